@@ -39,9 +39,9 @@ const RUST_ORDER: &[&str] = &[
 /// The Python layer's modules from the bottom up.
 #[rustfmt::skip]
 const PYTHON_ORDER: &[&str] = &[
-    "baseline", "interpreter", "_core", "logs", "flags", "rank", "settings", "files", "demo", "models", "mpi", "trtllm", "trtllm_llm", "hub",
-    "templates", "prompt", "engine", "engine_child", "metrics", "openai", "reference", "grammar", "llm", "client", "__init__", "run", "build", "check", "calibrate",
-    "connection", "page", "spans", "app", "serve", "start", "inside", "batch", "chat", "chat_inside", "cli", "cluster", "vllm_plugin", "__main__",
+    "baseline", "interpreter", "_core", "logs", "flags", "rank", "settings", "files", "demo", "models", "mpi", "hub",
+    "templates", "prompt", "engine", "engine_child", "metrics", "openai", "reference", "grammar", "vllm_plugin", "engines", "trtllm", "llm", "client", "__init__", "run", "build", "check", "calibrate",
+    "connection", "page", "spans", "app", "serve", "start", "inside", "batch", "chat", "chat_inside", "cli", "cluster", "__main__",
 ];
 
 /// Folders whose modules import each other without a circle, and the name that they have in Python.
@@ -51,6 +51,7 @@ const FOLDERS: &[(&str, &str)] = &[
     ("rust/grammar/src/schema/", ""),
     ("python/llgtrt/build/", "llgtrt.build"),
     ("python/llgtrt/cluster/", "llgtrt.cluster"),
+    ("python/llgtrt/engines/", "llgtrt.engines"),
     ("python/llgtrt/openai/", "llgtrt.openai"),
     ("python/llgtrt/vllm_plugin/", "llgtrt.vllm_plugin"),
     ("demo/", "demo"),

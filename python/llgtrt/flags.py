@@ -57,6 +57,9 @@ def _near(name: str, flags: set[str]) -> list[str]:
 
 def _check_target(parsed: argparse.Namespace) -> None:
     """There is one target: by its place, by name, or on the hub."""
+    if parsed.engine is not None and parsed.engine not in ENGINES:
+        # TensorRT-LLM calls the model's folder its engine.
+        parsed.named, parsed.engine = parsed.named or parsed.engine, None
     given = [name for name in (parsed.target, parsed.named, parsed.hf_repo) if name is not None]
     if parsed.demo:
         given.append("--demo")
@@ -184,9 +187,9 @@ def _add_model(serve: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the model's name in the API, and further names (the folder's name)",
     )
-    add(
-        "--model", "--engine", dest="named", metavar="NAME", help="the model, if it is not the first argument"
-    )
+    add("--model", dest="named", metavar="NAME", help="the model, if it is not the first argument")
+    engines = f"what computes the model: {', '.join(ENGINES)} (by its format); or the model, as --model"
+    add("--engine", metavar="NAME", help=engines)
     add("--hf-repo", "-hf", "-hfr", metavar="REPO", help="model from the hub: org/name, org/name:Q4_K_M")
     add("--hf-repo-draft", "-hfd", "-hfrd", metavar="REPO", help="draft model from the hub")
     add(
@@ -222,41 +225,37 @@ def _add_engine(serve: argparse.ArgumentParser) -> None:
 def _add_names(serve: argparse.ArgumentParser) -> None:
     """Flags with vLLM's names (`settings.Names`)."""
     add = serve.add_argument
-    add(
-        "--num-speculative-tokens",
-        "--draft-len",
-        "--n-draft-tokens",
-        type=int,
-        metavar="N",
-        help="maximum draft length (chosen, up to 32)",
-    )
+    for names, what in NUMBERS.items():
+        add(*names.split(), type=int, metavar="N", help=what)
     add("--speculative-model", "--draft-engine", metavar="NAME", help="draft model; [ngram]: prompt lookup")
     add("--draft-tokenizer", metavar="DIR", help="its tokenizer folder; must be that of the model")
-    add("--ngram-prompt-lookup-max", type=int, metavar="N", help="prompt lookup: maximum tokens to match (6)")
-    add("--ngram-prompt-lookup-min", type=int, metavar="N", help="prompt lookup: minimum tokens to match (2)")
     add("--speculative-config", type=_mapping, metavar="JSON", help="speculation settings in vLLM's format")
-    add("--speculative-disable-by-batch-size", type=int, metavar="N", help="no drafts above N sequences")
-    add("--tensor-parallel-size", "--tp", "-tp", type=int, metavar="N", help="devices of the model (1)")
-    add(
-        "--speculative-draft-tensor-parallel-size",
-        type=int,
-        metavar="N",
-        help="devices of the draft model (as many as the target's)",
-    )
     add(
         "--gpu-memory-utilization",
         type=float,
         metavar="F",
         help="share of free memory for KV (0.5; GPU: 0.9)",
     )
-    add("--max-model-len", "--ctx-size", "-c", type=int, metavar="N", help="longest context (the model's)")
-    add("--max-num-seqs", type=int, metavar="N", help="maximum sequences that run at once (128)")
     add("--enable-prefix-caching", action=argparse.BooleanOptionalAction, help="reuse KV of prefixes (yes)")
-    add(
-        "--generation-config", choices=["auto", "none"], help="read the model's generation_config.json (auto)"
-    )
+    add("--generation-config", choices=["auto", "none"], help="read generation_config.json (auto)")
+    add("--distributed-executor-backend", choices=["auto", "mp", "ray"], help="vLLM: how devices are used")
+    add("--dtype", default="auto", metavar="TYPE", help="must be auto, but for vLLM: the type of the file")
+    add("--engine-args", type=_mapping, metavar="JSON", help="more arguments of vLLM's AsyncEngineArgs")
     add("--use-v2-block-manager", action="store_true", help="no effect")
-    add("--dtype", choices=["auto"], default="auto", help="must be auto: the type of the file")
+
+
+NUMBERS = {
+    "--num-speculative-tokens --draft-len --n-draft-tokens": "maximum draft length (chosen, up to 32)",
+    "--ngram-prompt-lookup-max": "prompt lookup: maximum tokens to match (6)",
+    "--ngram-prompt-lookup-min": "prompt lookup: minimum tokens to match (2)",
+    "--speculative-disable-by-batch-size": "no drafts above N sequences",
+    "--speculative-draft-tensor-parallel-size": "devices of the draft model (as many as the target's)",
+    "--tensor-parallel-size --tp -tp": "devices of the model (1)",
+    "--pipeline-parallel-size --pp -pp": "vLLM: stages of the model's layers (1)",
+    "--max-model-len --ctx-size -c": "longest context (the model's)",
+    "--max-num-seqs": "maximum sequences that run at once (128)",
+}
+"""Flags with vLLM's names that take a number."""
 
 
 def _add_places(serve: argparse.ArgumentParser) -> None:
@@ -268,12 +267,10 @@ def _add_places(serve: argparse.ArgumentParser) -> None:
         "--n-gpu-layers",
         type=_layers,
         metavar="N",
-        help="layers on GPUs, or all (all that fit)",
+        help="layers on GPUs (all that fit)",
     )
     add("-mg", "--main-gpu", type=int, metavar="N", help="use this GPU only (all)")
-    add(
-        "-ts", "--tensor-split", type=_shares, metavar="LIST", help="shares of the GPUs: 3,1 (by free memory)"
-    )
+    add("-ts", "--tensor-split", type=_shares, metavar="LIST", help="shares of GPUs: 3,1 (by free memory)")
 
 
 ROPE = {
@@ -289,6 +286,9 @@ ROPE = {
 
 CHAT = {"--system", "--schema", "--max-tokens", "--temperature", "--seed"}
 """Flags of `llgtrt chat` that are about requests: the others are about a model of its own."""
+
+ENGINES = ("auto", "llama_cpp", "vllm", "tensorrt_llm")
+"""What may compute a model, as `engine.backend` has it."""
 
 DEMOS = ("smollm2", "tiny")
 """What `--demo` may name; the first one where it names nothing."""

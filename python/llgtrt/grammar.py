@@ -226,6 +226,15 @@ class Vocabulary:
             )
         return self._compile(spec)
 
+    def compile_spec(self, spec: str) -> Grammar:
+        """A grammar from a constraint as llgtrt's server writes it for its engines, in JSON.
+
+        Raises:
+            GrammarError: as when the server compiled it.
+            InvalidRequest: it is of another version.
+        """
+        return self._core.compile(spec)
+
     def deserialize(self, data: bytes) -> Grammar:
         """A grammar from what `Grammar.serialize` wrote, for the same vocabulary. It is compiled again.
 

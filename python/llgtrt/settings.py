@@ -6,7 +6,7 @@ import dataclasses
 import ipaddress
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -267,6 +267,10 @@ class Names(TypedDict, total=False):
     enable_prefix_caching: bool | None
     use_v2_block_manager: bool | None
     dtype: str | None
+    engine: str | None
+    pipeline_parallel_size: int | None
+    distributed_executor_backend: str | None
+    engine_args: Mapping[str, Any] | None
 
 
 def named(names: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,6 +280,11 @@ def named(names: Mapping[str, Any]) -> dict[str, Any]:
         StartError: a value asks for what is not there; the message names it.
     """
     get = names.get
+    if get("engine") == "vllm":
+        return merged(named({**names, **dict.fromkeys(_VLLM)}), _of_vllm(get))
+    for name in ("pipeline_parallel_size", "distributed_executor_backend", "engine_args"):
+        if get(name) is not None:
+            raise StartError(f"{name}: only vLLM has this; add --engine vllm, or leave it out")
     if get("dtype") not in (None, "auto"):
         raise StartError(f"dtype: {get('dtype')} is not what the file holds; leave it at auto")
     own = (
@@ -297,9 +306,32 @@ def named(names: Mapping[str, Any]) -> dict[str, Any]:
         "enable_kv_cache_reuse": get("enable_prefix_caching"),
         "kv_cache_free_gpu_mem_fraction": get("gpu_memory_utilization"),
     }
-    engine = given({"context": get("max_model_len")})
+    engine = given({"context": get("max_model_len"), "backend": get("engine")})
     groups = {"speculative": speculative, "engine": engine, "parallel": given(parallel)}
     return given(plain) | {name: group for name, group in groups.items() if group}
+
+
+_VLLM = (
+    "engine",
+    "dtype",
+    "speculative_config",
+    "pipeline_parallel_size",
+    "distributed_executor_backend",
+    "engine_args",
+)
+"""Names that only vLLM has, or takes in its own way."""
+
+
+def _of_vllm(get: Callable[[str], Any]) -> dict[str, Any]:
+    """The configuration that the values of `_VLLM` say."""
+    dtype = given({"dtype": None if get("dtype") == "auto" else get("dtype")})
+    names = ("speculative_config", "pipeline_parallel_size", "distributed_executor_backend")
+    group = given({name: get(name) for name in names})
+    arguments = {**dtype, **(get("engine_args") or {})}
+    return {
+        "engine": {"backend": "vllm"},
+        "vllm": group | ({"engine_args": arguments} if arguments else {}),
+    }
 
 
 _METHODS = {None, "ngram", "draft_model", "mlp_speculator"}

@@ -17,15 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 from llgtrt import mpi
+from llgtrt.engines import CONTAINER, Unusable
 
 log = logging.getLogger(__name__)
-
-CONTAINER = "nvcr.io/nvidia/tensorrt-llm/release"
-"""Where TensorRT-LLM is installed with all that it needs."""
-
-
-class Unusable(Exception):
-    """TensorRT-LLM is not there, or is of a release that cannot be used; the message says what to do."""
 
 
 class Order(TypedDict):

@@ -49,38 +49,33 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(
-    model: str, folder: Path, *flags: str, mode: str, cores: str = "0-1", eager: bool = False
+def running(
+    command: list[str], log: Path, mode: str, cores: str = "0-1", page: str = "/health"
 ) -> Iterator[Server]:
-    """Starts `vllm serve`; it has ended after.
+    """A server that the command starts, once `--port` and a number are behind it; it has ended after.
 
     Args:
-        model: a Hugging Face folder.
-        folder: where the log goes.
+        command: its arguments behind Python's own; the model's name is `m`.
+        log: where the log goes.
         mode: the value of LLGTRT_VLLM.
         cores: of the workers, as VLLM_CPU_OMP_THREADS_BIND takes them.
-        eager: starts in a third of the time, and computes more slowly.
+        page: says whether the server answers requests.
     """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    log = folder / "vllm.log"
-    command = [os.environ["LLGTRT_VLLM_PYTHON"], "-m", "vllm.entrypoints.cli.main", "serve", model]
-    command += ["--served-model-name", "m", "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--max-num-seqs", "16", "--max-model-len", "1024", *flags]
-    command += ["--enforce-eager"] if eager else []
     variables = {
         "LLGTRT_VLLM": mode,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ["LLGTRT_VLLM_PLUGIN"]]),
         "VLLM_CPU_OMP_THREADS_BIND": cores,
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
     }
+    whole = [os.environ["LLGTRT_VLLM_PYTHON"], *command, "--host", "127.0.0.1", "--port", str(port)]
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | variables)
+        process = subprocess.Popen(whole, stdout=output, stderr=output, env=os.environ | variables)
     server = Server(process, f"http://127.0.0.1:{port}", log)
     try:
-        _wait(server)
+        _wait(server, page)
         yield server
     finally:
         server.http.close()
@@ -92,12 +87,43 @@ def serving(
             process.wait()
 
 
-def _wait(server: Server) -> None:
+@contextlib.contextmanager
+def serving(
+    model: str, folder: Path, *flags: str, mode: str, cores: str = "0-1", eager: bool = False
+) -> Iterator[Server]:
+    """Starts `vllm serve`; it has ended after.
+
+    Args:
+        model: a Hugging Face folder.
+        folder: where the log goes.
+        flags: more of its flags.
+        mode: as of `running`, like `cores`.
+        cores: of the workers.
+        eager: starts in a third of the time, and computes more slowly.
+    """
+    command = ["-m", "vllm.entrypoints.cli.main", "serve", model, "--served-model-name", "m"]
+    command += ["--max-num-seqs", "16", "--max-model-len", "1024", *flags]
+    command += ["--enforce-eager"] if eager else []
+    with running(command, folder / "vllm.log", mode, cores) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def llgtrt(model: str, folder: Path, *flags: str, cores: str = "0-1", eager: bool = True) -> Iterator[Server]:
+    """Starts llgtrt's server with vLLM as its engine; the rest is as of `serving`."""
+    command = ["-I", "-m", "llgtrt", "serve", model, "--engine", "vllm", "--served-model-name", "m"]
+    command += ["--max-num-seqs", "16", "--max-model-len", "1024", *flags]
+    command += ["--set", "vllm.engine_args.enforce_eager=true"] if eager else []
+    with running(command, folder / "llgtrt.log", "auto", cores, "/ready") as server:
+        yield server
+
+
+def _wait(server: Server, page: str) -> None:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         assert server.process.poll() is None, server.log()[-3000:]
         with contextlib.suppress(httpx.TransportError):
-            if server.http.get("/health").status_code == 200:
+            if server.http.get(page).status_code == 200:
                 return
         time.sleep(0.5)
     raise AssertionError(server.log()[-3000:])

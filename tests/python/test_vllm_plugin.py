@@ -48,7 +48,7 @@ def config(**fields: Any) -> Any:
         get_vocab_size=lambda: SIZE,
         try_get_generation_config=lambda: {"eos_token_id": [END, OTHER_END]},
     )
-    vars(made).update(fields)
+    vars(made).update({"additional_config": {}} | fields)
     made.model_config = made.scheduler_config = made.structured_outputs_config = made
     return made
 
@@ -375,3 +375,10 @@ def test_settings_about_json_are_followed(start: Callable[..., Engine]) -> None:
     engine = start(disable_any_whitespace=True)
     for answer in engine.finish(a=engine.request(max_tokens=40, json=PERSON)):
         assert answer == json.dumps(json.loads(answer), ensure_ascii=False, separators=(",", ":"))
+
+
+def test_a_constraint_of_llgtrts_own_server_is_taken_as_it_is(start: Callable[..., Engine]) -> None:
+    spec = vllm_plugin.SPEC + json.dumps({"json_schema": '{"const": [1, 2]}'})
+    engine = start("auto", additional_config={vllm_plugin.SETTINGS: {"whitespace": "compact"}})
+    assert engine.backend(grammar=spec) == "llgtrt"
+    assert engine.finish(a=engine.request(grammar=spec, max_tokens=9)) == ["[1,2]"]

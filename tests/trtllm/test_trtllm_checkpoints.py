@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from server.serving import Server, serving
 
-from llgtrt import trtllm_llm
+from llgtrt.engines import tensorrt_llm as engine
 
 from .conftest import FAKE
 from .live import Folder
@@ -137,7 +137,7 @@ def test_calls_are_as_listed() -> None:
     for name in ("SamplingParams", "GuidedDecodingParams"):
         known[name] = set(arguments(functions(listed[name])["__init__"]))
     seen = set()
-    for call in ast.walk(ast.parse(inspect.getsource(trtllm_llm))):
+    for call in ast.walk(ast.parse(inspect.getsource(engine))):
         name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
         if isinstance(call, ast.Call) and name in known:
             assert {k.arg for k in call.keywords} <= known[name], name

@@ -13,6 +13,12 @@ import os
 VARIABLE = "LLGTRT_VLLM"
 MODES = ("auto", "always", "off")
 
+SPEC = "llgtrt: "
+"""Begins a grammar that is a constraint of llgtrt's server in JSON, checked before it comes to vLLM."""
+
+SETTINGS = "llgtrt_grammar"
+"""The key of vLLM's `additional_config` with the group `grammar` of `runtime.json`."""
+
 
 def register() -> None:
     """Puts the back end into vLLM, once per process; does nothing where vLLM is not installed.
@@ -38,6 +44,13 @@ def register() -> None:
         )
         return
     hook.install(mode)
+
+
+def missing() -> list[str]:
+    """What the plug-in needs and this vLLM does not have, each in words; empty: nothing."""
+    from llgtrt.vllm_plugin import hook
+
+    return [] if hook.is_installed() else hook.missing()
 
 
 def read_mode() -> str:

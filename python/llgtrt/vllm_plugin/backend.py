@@ -13,7 +13,7 @@ from vllm.v1.structured_output.backend_types import (
 )
 
 from llgtrt import grammar
-from llgtrt.vllm_plugin import logger, vocabulary
+from llgtrt.vllm_plugin import SETTINGS, SPEC, logger, vocabulary
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +27,8 @@ class Backend(StructuredOutputBackend):
         super().__init__(vllm_config, tokenizer, vocab_size)
         self.drafting = False
         """Whether tokens that are accepted now are drafts, which vLLM takes back."""
-        self._vocabulary = vocabulary.of(vllm_config.model_config, tokenizer)
+        settings = vllm_config.additional_config.get(SETTINGS)
+        self._vocabulary = vocabulary.of(vllm_config.model_config, tokenizer, settings)
 
     def compile_grammar(
         self,
@@ -97,6 +98,8 @@ def compile_constraint(
         return vocab.compile_json_object(**style)
     if kind == "CHOICE":
         return vocab.compile_choice(json.loads(text))
+    if kind == "GRAMMAR" and text.startswith(SPEC):
+        return vocab.compile_spec(text.removeprefix(SPEC))
     if kind == "GRAMMAR":
         # vLLM tells the two apart in this way, too.
         return vocab.compile_ebnf(text) if "::=" in text else vocab.compile_lark(text)

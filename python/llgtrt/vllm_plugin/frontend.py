@@ -15,7 +15,7 @@ from vllm.exceptions import VLLMValidationError
 from vllm.v1.structured_output.request import get_structured_output_key
 
 from llgtrt import grammar
-from llgtrt.vllm_plugin import backend, logger, plain, vocabulary
+from llgtrt.vllm_plugin import SPEC, backend, logger, plain, vocabulary
 
 NAME = "llgtrt"
 
@@ -30,6 +30,9 @@ def replacement(original: Check, mode: str) -> Check:
         constraint = params.structured_outputs
         if config is None or constraint is None or tokenizer is None or _is_diffusion(model_config):
             original(params, model_config, config, tokenizer)
+            return
+        if str(constraint.grammar).startswith(SPEC):
+            constraint._backend, constraint._backend_was_auto = NAME, True
             return
         if constraint._backend == NAME:
             # Parameters of an earlier request. vLLM's check would take the name for a choice of the request.

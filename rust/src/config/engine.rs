@@ -1,13 +1,16 @@
-//! The embedded engine's keys.
+//! The engine's keys.
 
 use crate::error::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The embedded engine.
+/// The engine. All keys but `backend`, `context`, `seed` and `generation_config` are about llama.cpp.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineConfig {
+    /// What computes the model. auto = llama.cpp for GGUF files and folders of llgtrt build; TensorRT-LLM for its engine folders;
+    /// for Hugging Face folders the first that is installed: TensorRT-LLM, vLLM.
+    pub backend: Backend,
     /// Engine threads; 0 = the number of physical cores that this process may use.
     #[schemars(range(min = 0, max = 512))]
     pub threads: u32,
@@ -81,6 +84,7 @@ pub struct EngineConfig {
 impl Default for EngineConfig {
     fn default() -> Self {
         EngineConfig {
+            backend: Backend::Auto,
             threads: 0,
             numa: Numa::Auto,
             context: 0,
@@ -126,6 +130,33 @@ impl EngineConfig {
                 refuse("tensor_split", "must have at least one share above 0")
             }
             _ => Ok(()),
+        }
+    }
+}
+
+/// What computes a model.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Backend {
+    /// As the model's format asks for.
+    #[default]
+    Auto,
+    /// llama.cpp, in this process.
+    LlamaCpp,
+    /// vLLM.
+    Vllm,
+    /// TensorRT-LLM.
+    TensorrtLlm,
+}
+
+impl Backend {
+    /// Its name in `runtime.json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Auto => "auto",
+            Backend::LlamaCpp => "llama_cpp",
+            Backend::Vllm => "vllm",
+            Backend::TensorrtLlm => "tensorrt_llm",
         }
     }
 }

@@ -14,8 +14,9 @@ mod speculative;
 #[cfg(test)]
 mod tests;
 mod trtllm;
+mod vllm;
 
-pub use engine::{EngineConfig, GenerationConfig, KvCacheType, KvLayout, Numa, RopeScaling};
+pub use engine::{Backend, EngineConfig, GenerationConfig, KvCacheType, KvLayout, Numa, RopeScaling};
 pub use llgtrt_grammar::config::{
     Formats, GrammarConfig, KeyOrder, UndeclaredKeys, UnknownFormat, Whitespace,
 };
@@ -26,6 +27,7 @@ pub use sampling::SamplingDefaults;
 pub use server::{AccessLog, LogFormat, ServerConfig, UnknownFields};
 pub use speculative::{Acceptance, AcceptanceKey, DraftSource, PromptLookupConfig, SpeculativeConfig};
 pub use trtllm::TrtllmConfig;
+pub use vllm::{Distribution, VllmConfig};
 
 use crate::error::Result;
 use schemars::JsonSchema;
@@ -92,6 +94,8 @@ pub struct Config {
     pub parallel: ParallelConfig,
     /// TensorRT-LLM.
     pub trtllm: TrtllmConfig,
+    /// vLLM.
+    pub vllm: VllmConfig,
     /// Sampling parameters of requests that do not set them.
     pub sampling: SamplingDefaults,
     /// Constraints: how they are enforced, and their limits.
@@ -128,6 +132,7 @@ impl Default for Config {
             engine: EngineConfig::default(),
             parallel: ParallelConfig::default(),
             trtllm: TrtllmConfig::default(),
+            vllm: VllmConfig::default(),
             sampling: SamplingDefaults::default(),
             grammar: GrammarConfig::default(),
             server: ServerConfig::default(),

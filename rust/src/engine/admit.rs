@@ -384,7 +384,7 @@ pub(super) fn host_bytes(config: &Config, caps: &Caps) -> u64 {
     const MIB: u64 = 1 << 20;
     match config.kv_cache_host_memory_megabytes {
         Some(megabytes) => megabytes * MIB,
-        None if caps.token_bytes > 0 => 0,
+        None if caps.token_bytes > 0 || caps.keeps_prompts => 0,
         None => {
             let bytes = memory::available() / 4;
             let mib = bytes / MIB;

@@ -41,6 +41,10 @@ impl Engine {
     fn commit_one(&mut self, index: usize, mut round: Round) -> Result<Option<Event>, Error> {
         let sequence = &mut self.running[index];
         let (accepted, refusal) = (round.accepted(), round.refusal);
+        let (job, speculated) = (&round.job, round.speculated);
+        if round.computed > job.start {
+            self.tally.totals.computed_tokens += job.tokens.len() as u64;
+        }
         let sources = std::mem::take(&mut round.job.draft.sources);
         let wanted = round.job.sample && sequence.wants_origins();
         let origins = wanted.then(|| origins(&round.job.draft.tokens, &sources, accepted as usize));
@@ -67,6 +71,13 @@ impl Engine {
                 drafts.refused += (fates.target + fates.grammar) as u32;
             }
             event.into_iter().for_each(|event| event.usage.drafts = sequence.drafts);
+        } else if let (Some(event), (1.., accepted)) = (event, speculated) {
+            let drafts = &mut sequence.drafts[DraftSource::DraftModel as usize];
+            drafts.drafted += speculated.0;
+            drafts.accepted += accepted;
+            totals.drafted_tokens += u64::from(speculated.0);
+            totals.accepted_tokens += u64::from(accepted);
+            event.usage.drafts = sequence.drafts;
         }
         committed
     }

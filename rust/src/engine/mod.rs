@@ -149,7 +149,7 @@ impl Engine {
         });
         let max_running = info.max_running as usize;
         let caps = target.caps().clone();
-        let complete = config.grammar.complete && !caps.draws;
+        let complete = config.grammar.complete && caps.completes;
         let grammar = GrammarConfig { complete, ..config.grammar.clone() };
         let compiler = Compiler::new(vocab.clone(), &grammar, max_running, wake)?;
         let store = Store::new(admit::host_bytes(config, &caps), caps.stateful || !caps.prefix_reuse);
@@ -319,7 +319,6 @@ impl Engine {
         if prompts > 1 {
             self.turn = self.turn.next();
         }
-        self.tally.totals.computed_tokens += shares.iter().map(|(_, count)| u64::from(*count)).sum::<u64>();
         Ok(shares.into_iter().map(|(index, count)| (index, self.running[index].job(count))).collect())
     }
 

@@ -37,8 +37,9 @@ pub struct Caps {
     /// The engine keeps prompts and prefixes by itself and finds them by their tokens: it is given each gap whole, cuts
     /// it as it likes, and a slot that no sequence holds keeps nothing.
     pub keeps_prompts: bool,
-    /// The engine draws tokens by itself: none can be drawn again in place of one behind which an output cannot be completed.
-    pub draws: bool,
+    /// A constrained output is completed within `max_tokens`. Not where an engine draws tokens by itself: none can be drawn again
+    /// in place of one behind which the output cannot be completed. vLLM does it by itself.
+    pub completes: bool,
     /// Runs of differing lengths cost no more than as many tokens in runs of one length.
     pub ragged: bool,
     /// The promise found by the probe at start.
@@ -65,7 +66,7 @@ impl Caps {
             rollback: u32::MAX,
             copying: Copying::Slots,
             keeps_prompts: false,
-            draws: false,
+            completes: true,
             ragged: false,
             promise: Promise::NearTies,
             probed: Vec::new(),

@@ -7,9 +7,8 @@
 //! A [`Job`] owns everything of its sequence that the engine needs, its grammar included: it is moved out of the
 //! sequence for [`Target::run`] and comes back in the [`Round`].
 //!
-//! A step runs all of its jobs and waits for them. A target that works by itself (TensorRT-LLM's Executor) could go on while the
-//! scheduler does other things, and once did. Jobs in flight then had to be kept apart from idle ones everywhere, for one
-//! engine that its makers have given up.
+//! A step runs all of its jobs, and all of them come back. An engine that schedules by itself works on while the scheduler does
+//! other things: a job for which it has nothing yet comes back without tokens, and is the same in the next step (`external`).
 
 pub mod ahead;
 mod caps;
@@ -19,6 +18,7 @@ pub mod cost;
 pub mod draft_model;
 mod draft_walk;
 mod drafter;
+mod external;
 pub mod helpers;
 #[cfg(feature = "llama")]
 pub mod llama;
@@ -32,6 +32,8 @@ pub mod verify;
 
 pub use caps::{Caps, Copying, Info, Promise};
 pub use drafter::{Ask, Drafter, Drafters};
+#[cfg(feature = "python")]
+pub(crate) use external::install as install_external;
 #[cfg(feature = "python")]
 pub(crate) use trtllm::install as install_trtllm;
 
@@ -132,7 +134,8 @@ pub struct Round {
     pub job: Job,
     /// KV tokens that the slot holds now: those of the job and of the accepted drafts.
     pub computed: u32,
-    /// The accepted drafts and one more token (none more where the grammar ended); empty if `sample` was false.
+    /// The accepted drafts and one more token (none more where the grammar ended); empty if `sample` was false, or where an
+    /// engine that schedules by itself has nothing yet (`computed` is the job's `start` then).
     pub tokens: Vec<Token>,
     /// One entry per token of `tokens` where the sampler asks for it, else empty.
     pub logprobs: Vec<TokenLogprob>,
@@ -144,6 +147,8 @@ pub struct Round {
     pub hidden: Option<Vec<f32>>,
     /// Set where the grammar allows nothing but the end after `tokens`.
     pub ended: bool,
+    /// Of an engine that drafts by itself: tokens that it has drafted since the last round, and those that it accepted.
+    pub speculated: (u32, u32),
     /// Why the first drafted token that was not accepted was refused; None where there is no such token, or where
     /// verifying failed.
     pub refusal: Option<Refusal>,
@@ -160,7 +165,7 @@ pub struct Round {
 impl Round {
     /// Drafted tokens that it kept: an engine that draws by itself may have gone on without a draft.
     pub fn accepted(&self) -> u32 {
-        let kept = self.computed - self.job.start - self.job.tokens.len() as u32;
+        let kept = (self.computed - self.job.start).saturating_sub(self.job.tokens.len() as u32);
         kept.min(self.job.draft.tokens.len() as u32)
     }
 
@@ -175,6 +180,7 @@ impl Round {
             successors: Vec::new(),
             hidden: None,
             ended: false,
+            speculated: (0, 0),
             refusal: None,
             shortened: false,
             failure: None,

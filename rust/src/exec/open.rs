@@ -15,7 +15,7 @@ use super::mlp::MlpSpeculator;
 use super::sampled::Sampled;
 use super::toy::{Toy, ToyConfig, ToyFault};
 use super::{Drafter, Drafters, Forward, Info, Target, Tell};
-use crate::config::{Config, DraftSource};
+use crate::config::{Backend, Config, DraftSource};
 use crate::error::{Error, Result};
 use crate::request::Limits;
 use crate::vocab::Vocab;
@@ -40,7 +40,7 @@ enum Kind<'a> {
     Toy(&'a str),
     /// TensorRT-LLM's Executor.
     Trtllm,
-    /// Its LLM API.
+    /// An engine that schedules by itself.
     Checkpoint,
     /// llama.cpp.
     #[cfg(feature = "llama")]
@@ -57,6 +57,23 @@ fn kind(target: &str) -> Result<Kind<'_>> {
         #[cfg(not(feature = "llama"))]
         _ => no_engine(target),
     }
+}
+
+/// Refuses an engine that does not read the target's format.
+fn check_backend(target: &str, config: &Config) -> Result<()> {
+    let backend = config.engine.backend;
+    let (format, fits) = match kind(target)? {
+        Kind::Toy(_) => ("the weightless engine", false),
+        Kind::Trtllm => ("an engine folder of TensorRT-LLM", backend == Backend::TensorrtLlm),
+        Kind::Checkpoint => ("a Hugging Face folder", backend != Backend::LlamaCpp),
+        #[cfg(feature = "llama")]
+        Kind::Model => ("a model for llama.cpp", backend == Backend::LlamaCpp),
+    };
+    if fits || backend == Backend::Auto {
+        return Ok(());
+    }
+    let why = format!("is {}, but {target} is {format}; leave the setting out", backend.name());
+    Err(Error::invalid("engine.backend", why))
 }
 
 #[cfg(not(feature = "llama"))]
@@ -77,6 +94,7 @@ pub fn quantize(source: &str, _: &str, _: &str) -> Result<()> {
 /// `Error::Invalid` naming `target` where there is no usable model.
 pub fn open(target: &str, config: &Config, tell: Tell<'_>) -> Result<Opened> {
     tell(format!("opening {target}"));
+    check_backend(target, config)?;
     match kind(target)? {
         Kind::Trtllm => trtllm::open(target, config),
         _ if config.speculative.draft_model().is_some_and(trtllm::is_target) => {
@@ -111,6 +129,7 @@ pub fn open_vocab(target: &str) -> Result<Arc<Vocab>> {
 /// `Error::Invalid` naming `target` where there is no such folder or no model in it, or the key that asks for ranks which the
 /// engine does not have.
 pub fn check(target: &str, config: &Config) -> Result<()> {
+    check_backend(target, config)?;
     match kind(target)? {
         Kind::Toy(options) => {
             ToyConfig::parse(options)?;

@@ -196,6 +196,7 @@ fn follow(py: Python<'_>, target: &str, config: &str) -> Answer<()> {
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::init(module)?;
+    exec::install_external();
     exec::install_trtllm();
     module.add_class::<Event>()?;
     module.add_class::<Engine>()?;

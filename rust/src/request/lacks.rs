@@ -36,6 +36,12 @@ pub enum Feature {
     CacheSalt,
     /// Probabilities of options.
     Decisions,
+    /// The same draws for the same seed.
+    Seed,
+    /// A say in what is drafted.
+    DraftChoice,
+    /// End tokens are not drawn at first, although the constraint lets the output end.
+    ConstrainedMinTokens,
 }
 
 impl Feature {
@@ -58,6 +64,12 @@ impl Feature {
             Feature::Acceptance => ("speculative.acceptance", spec.speculative.acceptance.is_some()),
             Feature::CacheSalt => ("cache_salt", spec.cache_salt != 0),
             Feature::Decisions => ("questions", spec.decide.is_some()),
+            Feature::Seed => ("seed", spec.sampling.seed.is_some() && spec.sampling.temperature > 0.0),
+            Feature::DraftChoice => {
+                let own = &spec.speculative;
+                ("speculative", !own.enabled || own.max_draft_len.is_some() || own.sources.is_some())
+            }
+            Feature::ConstrainedMinTokens => ("min_tokens", spec.min_tokens > 0 && spec.grammar.is_some()),
         }
     }
 }

@@ -258,6 +258,11 @@ impl Sampler {
         &self.params.ends
     }
 
+    /// The model's end tokens, rising.
+    pub fn eog(&self) -> &[Token] {
+        self.params.vocab.eog()
+    }
+
     /// A seed for what is drawn next by other noise than ours: a pure function of the request's seed, the choice and the
     /// position.
     pub fn seed(&self) -> u64 {

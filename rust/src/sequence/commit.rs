@@ -30,7 +30,9 @@ impl Sequence {
         if self.decides() {
             return Ok(self.decide(round.job.start, round.successors, event));
         }
-        if !sampled {
+        // An engine that schedules by itself may have nothing yet.
+        let idle = round.tokens.is_empty() && !round.ended && round.failure.is_none();
+        if !sampled || idle {
             return Ok(if event.prompt_logprobs.is_empty() { None } else { Some(event) });
         }
         let mut logprobs = round.logprobs.into_iter();

@@ -1,11 +1,11 @@
-//! Opens Hugging Face folders, which TensorRT-LLM's LLM API takes as they are.
+//! Opens Hugging Face folders, which vLLM and TensorRT-LLM's LLM API take as they are.
 
 use super::files::{json, sampled, vocab_beside};
 use super::{Opened, info_of};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::exec::Drafters;
-use crate::exec::trtllm::{self, Checkpoint};
+use crate::exec::external::{self, Checkpoint};
 use crate::vocab::Vocab;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,11 +51,11 @@ pub(super) fn open(target: &str, config: &Config) -> Result<Opened> {
     let most = if config.engine.context == 0 { longest } else { config.engine.context.min(longest) };
     let path = Path::new(target);
     let checkpoint = Checkpoint { path, draft, n_vocab, max_seq_len: most };
-    let (engine, lacks) = trtllm::open_llm(&checkpoint, config)?;
+    let external::Opened { target: engine, lacks, summary } = external::open(&checkpoint, config)?;
     let beside = draft.map_or(String::new(), |name| format!("; draft {name}"));
     let mut info = info_of(engine.as_ref(), &vocab, config);
     info.limits.lacks = lacks;
-    info.summary = format!("TensorRT-LLM's LLM API{beside}");
+    info.summary = format!("{summary}{beside}");
     info.weights = sampled(&weights(path).unwrap_or_else(|| path.join("config.json")))?;
     Ok(Opened { drafters: Drafters::default(), target: engine, vocab, info })
 }

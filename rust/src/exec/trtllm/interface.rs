@@ -23,8 +23,6 @@ use std::time::Duration;
 
 /// Where engine folders are run.
 pub(super) const EXECUTOR: &str = "llgtrt.trtllm";
-/// Where Hugging Face folders are.
-pub(super) const LLM: &str = "llgtrt.trtllm_llm";
 /// How long the waiting thread waits before it looks whether it shall end, in seconds.
 const WAIT: f64 = 0.1;
 /// What TensorRT-LLM answers, too, for a request that has ended.

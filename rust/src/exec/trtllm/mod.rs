@@ -15,8 +15,6 @@
 //!   draft tokens ends after one verification anyway. Its masks come from a cursor on the job's own grammar, one for each
 //!   draft token and one more.
 //!
-//! `llm` puts TensorRT-LLM's LLM API, which takes Hugging Face folders, in the place of an executor.
-//!
 //! The GIL is taken to hand over plain values and never while waiting: the executor's thread takes it for every callback,
 //! and computes masks without it. No lock of ours is held while the GIL is waited for.
 
@@ -27,8 +25,6 @@ mod drawn;
 pub(crate) mod folder;
 #[cfg(feature = "python")]
 mod interface;
-#[cfg(feature = "python")]
-mod llm;
 #[cfg(feature = "python")]
 mod open;
 #[cfg(feature = "python")]
@@ -43,4 +39,4 @@ mod walk;
 
 #[cfg(feature = "python")]
 pub(crate) use open::install;
-pub(super) use pair::{Checkpoint, Opened, Pair, follow, open, open_llm, rank, sources};
+pub(super) use pair::{Opened, Pair, follow, open, rank, sources};

@@ -3,7 +3,6 @@
 use super::drafter::TrtDrafter;
 use super::folder::{Folder, wants_logits};
 use super::interface::{self, EXECUTOR, Executor};
-use super::llm::open_llm;
 use super::options::{Options, Place, places};
 use super::pair::{BACKEND, Backend, Opened, Pair, sources};
 use super::target::{Logits, Parts, TrtTarget};
@@ -24,7 +23,7 @@ const LACKS: [Feature; 5] = [
 /// Lets the core open what TensorRT-LLM serves.
 pub(crate) fn install() {
     // A second import finds it there.
-    let _ = BACKEND.set(Backend { open, open_llm, follow, rank });
+    let _ = BACKEND.set(Backend { open, follow, rank });
 }
 
 /// Loads both engines in this process, which leads or is alone.
@@ -53,7 +52,6 @@ fn open(pair: &Pair<'_>, config: &Config) -> Result<Opened> {
         most: most as usize,
         drafts: if speculates { most } else { 0 },
         block: pair.target.block,
-        guided: false,
         logits: logits.clone().unwrap_or_default(),
     };
     let drafter = draft.map(|draft| {
@@ -137,7 +135,7 @@ fn caps(target: &Folder, config: &Config) -> Caps {
         rollback: if target.takes_drafts() { u32::MAX } else { 0 },
         copying: Copying::Never,
         keeps_prompts: true,
-        draws: true,
+        completes: false,
         ragged: true,
         promise: Promise::NearTies,
         ..Caps::of_rows(target.n_vocab as usize, slots, target.max_seq_len)

@@ -1,8 +1,6 @@
 //! Jobs to requests: what TensorRT-LLM's `Request`, `SamplingConfig` and `OutputConfig` are to hold.
 
 use super::walk::Walk;
-use crate::error::{Error, Result};
-use crate::grammar::Grammar;
 use crate::sampler::Sampler;
 use crate::types::Token;
 use pyo3::prelude::*;
@@ -40,8 +38,6 @@ pub(super) struct Order {
     pub(super) masked: bool,
     pub(super) priority: f64,
     pub(super) cache_salt_id: Option<u64>,
-    /// A Lark grammar that the engine enforces by itself.
-    pub(super) guide: Option<String>,
 }
 
 impl Order {
@@ -91,26 +87,7 @@ impl Order {
             priority: priority(spec.priority),
             cache_salt_id: Some(salt(spec.client, spec.cache_salt))
                 .filter(|_| abilities.cache_salt && (spec.client, spec.cache_salt) != (0, 0)),
-            guide: None,
         }
-    }
-
-    /// For an engine that enforces constraints by itself, and asks nobody for masks.
-    ///
-    /// # Errors
-    /// Where the constraint has several parts, which no such engine takes, or would exhaust its stack.
-    pub(super) fn guided(mut self, grammar: Option<&Grammar>) -> Result<Order> {
-        self.masked = false;
-        match grammar.map(Grammar::guide) {
-            None => {}
-            Some(Some(lark)) => self.guide = Some(lark.to_owned()),
-            Some(None) => {
-                let why = "a grammar of several parts, or whose rules are nested too deeply, is not possible on TensorRT-LLM's \
-                           LLM API; make it one, and simpler";
-                return Err(Error::grammar("", "llguidance", why));
-            }
-        }
-        Ok(self)
     }
 }
 

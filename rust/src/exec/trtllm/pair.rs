@@ -38,23 +38,9 @@ pub(in crate::exec) fn sources(pair: &Pair<'_>, config: &Config) -> Vec<DraftSou
     sources.into_iter().filter(is_here).collect()
 }
 
-/// A model of the Hugging Face format.
-pub(in crate::exec) struct Checkpoint<'a> {
-    pub(in crate::exec) path: &'a Path,
-    /// Another one, that drafts for it.
-    pub(in crate::exec) draft: Option<&'a str>,
-    pub(in crate::exec) n_vocab: u32,
-    /// Longest prompt and output.
-    pub(in crate::exec) max_seq_len: u32,
-}
-
-/// A target that speculates by itself, and what it lacks.
-pub(in crate::exec) type Alone = (Box<dyn Target>, Lacks);
-
 /// What Python does.
 pub(super) struct Backend {
     pub(super) open: fn(&Pair<'_>, &Config) -> Result<Opened>,
-    pub(super) open_llm: fn(&Checkpoint<'_>, &Config) -> Result<Alone>,
     pub(super) follow: fn(&Pair<'_>, &Config, u32) -> Result<()>,
     pub(super) rank: fn(&Folder) -> Result<u32>,
 }
@@ -78,14 +64,6 @@ fn backend(path: &Path) -> Result<&'static Backend> {
 /// `Invalid` of `target` or `draft` where TensorRT-LLM is missing or refuses an engine.
 pub(in crate::exec) fn open(pair: &Pair<'_>, config: &Config) -> Result<Opened> {
     (backend(&pair.target.path)?.open)(pair, config)
-}
-
-/// Loads a model of the Hugging Face format.
-///
-/// # Errors
-/// `Invalid` of `target` where TensorRT-LLM is missing or refuses it.
-pub(in crate::exec) fn open_llm(checkpoint: &Checkpoint<'_>, config: &Config) -> Result<Alone> {
-    (backend(checkpoint.path)?.open_llm)(checkpoint, config)
 }
 
 /// Loads what this rank, which does not lead, computes, and computes until the leader ends.

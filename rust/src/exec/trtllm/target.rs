@@ -49,8 +49,6 @@ pub(super) struct TrtTarget {
     most: usize,
     /// Tokens drafted ahead where the request says nothing; 0 = there is no speculation.
     drafts: u32,
-    /// The engine enforces constraints by itself.
-    guided: bool,
     /// Tokens of a block of KV.
     block: u32,
     logits: Logits,
@@ -71,14 +69,13 @@ pub(super) struct Parts {
     pub(super) abilities: Abilities,
     pub(super) most: usize,
     pub(super) drafts: u32,
-    pub(super) guided: bool,
     pub(super) block: u32,
     pub(super) logits: Logits,
 }
 
 impl TrtTarget {
     pub(super) fn new(executor: Executor, parts: Parts) -> Self {
-        let Parts { caps, abilities, most, drafts, guided, block, logits } = parts;
+        let Parts { caps, abilities, most, drafts, block, logits } = parts;
         let slots = caps.slots as usize;
         TrtTarget {
             caps,
@@ -86,7 +83,6 @@ impl TrtTarget {
             abilities,
             most,
             drafts,
-            guided,
             block,
             logits,
             texts: vec![Vec::new(); slots],
@@ -146,12 +142,6 @@ impl TrtTarget {
         order.streaming = true;
         // Later rounds find the KV of earlier ones.
         order.return_perf_metrics = known == job.sampler.request().spec().prompt.len();
-        if self.guided {
-            order = match order.guided(job.grammar.as_ref()) {
-                Ok(order) => order,
-                Err(error) => return self.tell(slot, Err(error)),
-            };
-        }
         let logits = if walk.draft.is_empty() { None } else { self.draft_logits(&job) };
         match self.executor.enqueue(order, logits, walk) {
             Err(error) => self.tell(slot, Err(error)),
@@ -192,7 +182,6 @@ impl TrtTarget {
         walk.draft.clone_from(&job.draft.tokens);
         walk.known = std::mem::take(&mut job.draft.masks);
         walk.grammar = match streams {
-            _ if self.guided => None,
             true => job.grammar.as_ref().map(Grammar::fork),
             false => job.grammar.take(),
         };
