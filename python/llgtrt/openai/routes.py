@@ -332,6 +332,8 @@ async def answered(request: Request, work: Work) -> Response:
     """Generates, and answers in one piece or as a stream, which begins with the engine's first event."""
     api: Api = request.app.state.api
     body = work.body
+    if work.places:
+        work.places.check(api.engine.info()["limits"]["lacks"])
     work.writer.with_prompt = body.prompt_logprobs is not None
     work.writer.named(request.scope["request_id"])
     try:
@@ -340,14 +342,13 @@ async def answered(request: Request, work: Work) -> Response:
         finish = watch(request, generation)
         try:
             if not body.stream:
-                look = functools.partial(work.look, api)
-                told = await sse.whole(generation, work.writer, look)
-                return Response(told, media_type="application/json")
+                whole = await sse.whole(generation, work.writer, functools.partial(work.look, api))
+                return Response(whole, media_type="application/json")
             # The status waits for the first news, which may be an error, but not until a proxy gives up.
             first = await generation.next() if await generation.news(_SILENCE) else []
             events = work.events(generation)
-            sent = events.events(first)
-            response, finish = sse.EventResponse(sent, finish, events.media_type), lambda: None
+            parts = events.events(first)
+            response, finish = sse.EventResponse(parts, finish, events.media_type), lambda: None
             return response
         finally:
             finish()

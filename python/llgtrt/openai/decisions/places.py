@@ -48,6 +48,16 @@ class Places:
     parts: Grammar | None
     """Tells a chat's answer from its reasoning and calls."""
 
+    def check(self, lacks: Mapping[str, Any]) -> None:
+        """Refuses the request before its answer is generated; `lacks`: what the engine cannot do.
+
+        Raises:
+            ApiError: it makes no decisions.
+        """
+        if "Decisions" in lacks["features"]:
+            what = "probabilities"
+            raise invalid(what, f"{what}: is not possible on {lacks['engine']}; leave it out")
+
     async def tell(self, engine: AsyncEngine, vocabulary: Vocabulary, choices: Sequence[Whole]) -> None:
         """Sets `probabilities` of all choices: by pointer, or None where the answer lacks the place.
 
