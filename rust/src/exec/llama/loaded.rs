@@ -1,6 +1,8 @@
 //! A model that is checked, placed, read and probed, before KV is laid out.
 
-use super::context::{CELL_BLOCK, Context, GPU_PASS_TOKENS, KvType, PASS_TOKENS, Shape, Workers};
+use super::context::{
+    CELL_BLOCK, Context, GPU_PASS_TOKENS, HEAD_PASS_TOKENS, KvType, PASS_TOKENS, Shape, Workers,
+};
 use super::devices::Gpus;
 use super::ffi::Model;
 use super::file::{self, File};
@@ -59,7 +61,15 @@ impl<'a> Loaded<'a> {
         tell: Tell<'_>,
     ) -> Result<Self> {
         let file = file::read(gguf)?;
+        if file.head.is_some() && role == Role::Target {
+            let why = "is a head, which drafts for another model: give it as the draft model";
+            return Err(Error::target(gguf, why));
+        }
         let mut config = config.clone();
+        if file.head.is_some() {
+            // It is asked for whatever the target holds, and its KV is small.
+            config.speculative.draft_kv_fraction = 1.0;
+        }
         plan::settle_context(&mut config.engine, file.trained, role == Role::Target)?;
         let mut layout = gpus::lay_out(&config, &file.layers, &gpus.known(), role)?;
         file.check_heads(layout.placement.ranks()).map_err(|why| Error::target(gguf, why))?;
@@ -70,7 +80,7 @@ impl<'a> Loaded<'a> {
         let lower = if by_layers { "; lower engine.gpu_layers" } else { "" };
         let model = Model::load(gguf, &layout.placement, &reading(role.name(), gguf, tell))
             .map_err(|why| Error::target(gguf, format!("cannot be loaded: {why}{lower}")))?;
-        if model.n_vocab() == 0 || !model.generates() {
+        if model.n_vocab() == 0 || !(model.generates() || file.head.is_some()) {
             return Err(Error::target(gguf, "is no model that generates text"));
         }
         gpus.loaded(&layout.weights);
@@ -80,7 +90,9 @@ impl<'a> Loaded<'a> {
         let shared = shared.filter(|workers| workers.size() == count).map(Arc::clone);
         let workers = shared.map_or_else(|| Workers::team(count, &nodes), Ok).map_err(Error::Executor)?;
         let largest = gpus.largest_tensor(&layout.placement);
-        tell(format!("probing {}: are rows equal whatever shares a pass?", role.name()));
+        if file.head.is_none() {
+            tell(format!("probing {}: are rows equal whatever shares a pass?", role.name()));
+        }
         let found = Found::default();
         let mut loaded = Loaded { gguf, role, config, file, layout, model, workers, largest, found };
         loaded.probe(gpus)?;
@@ -88,6 +100,13 @@ impl<'a> Loaded<'a> {
     }
 
     fn probe(&mut self, gpus: &Gpus) -> Result<()> {
+        if self.file.head.is_some() {
+            // It computes nothing without its target. What it computes need not have equal bits.
+            let kv = kv_type(&self.config);
+            let layer = 2 * kv.bytes(self.file.kv_row);
+            self.found = Found { kv, token_bytes: layer as f64, ..Found::default() };
+            return Ok(());
+        }
         let (found, covered) = kernels::cover(|| self.look(gpus));
         self.found = found?;
         // The scans of models with a state have no kernel either.
@@ -151,12 +170,27 @@ impl<'a> Loaded<'a> {
         batch: u32,
         rollback: u32,
     ) -> Result<Context, String> {
+        Context::new(&self.model, &self.shape((kv, batch, rollback), plan)?, &self.workers)
+    }
+
+    /// The context of this head.
+    pub(super) fn context_of_head(&self, plan: &KvPlan, batch: u32, target: &Context) -> Result<Context, String> {
+        // llama.cpp computes the scores of all tokens of a head's pass.
+        let shape = Shape { pass: HEAD_PASS_TOKENS, ..self.shape((self.found.kv, batch, 0), plan)? };
+        Context::of_head(&self.model, &shape, &self.workers, target)
+    }
+
+    fn shape<'b>(
+        &'b self,
+        (kv, batch, rollback): (KvType, u32, u32),
+        plan: &'b KvPlan,
+    ) -> Result<Shape<'b>, String> {
         let (cells, most) = (plan.cells, self.most_cells(kv));
         if u64::from(cells) > most {
             let why = format!("{cells} cells of {kv} are too large a tensor for the GPU, which takes {most}");
             return Err(why);
         }
-        let shape = Shape {
+        Ok(Shape {
             plan,
             batch,
             // A GPU is kept busy by more of them.
@@ -165,8 +199,7 @@ impl<'a> Loaded<'a> {
             paged: self.paged(),
             rollback,
             positions: &self.config.engine,
-        };
-        Context::new(&self.model, &shape, &self.workers)
+        })
     }
 
     /// Most cells of this type that the tensors of one layer may have.

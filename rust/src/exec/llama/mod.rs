@@ -20,6 +20,8 @@ mod gguf {
     pub(super) mod ffi;
 }
 mod gpus;
+mod head;
+mod heads;
 mod kernels;
 mod lay_out;
 mod loaded;
@@ -31,6 +33,7 @@ pub mod vocab;
 
 use crate::config::{Config, KvPlan, Numa};
 use crate::error::{Error, Result};
+use crate::exec::head::Drafting;
 use crate::exec::{Forward, Tell, cores, memory};
 use devices::Gpus;
 pub use gguf::ffi::quantize;
@@ -44,8 +47,8 @@ use std::path::Path;
 pub struct Opened {
     /// The engine.
     pub forward: Box<dyn Forward>,
-    /// The draft model, where one was asked for.
-    pub draft: Option<Box<dyn Forward>>,
+    /// What drafts, where that was asked for.
+    pub draft: Option<Drafting>,
     /// Where KV lives.
     pub plan: KvPlan,
     /// The model's own chat template.
