@@ -129,6 +129,8 @@ pub(super) fn file(tensors: &[Tensor], keys: &[Vec<u8>], scale: f32) -> Vec<u8> 
         file.extend(kind.map_or(F32, |kind| kind.number).to_le_bytes());
         file.extend((data.len() as u64).to_le_bytes());
         let n: u64 = shape.iter().product();
+        // States of a model that carries some must decay.
+        let scale = if name.ends_with("ssm_a") { -scale } else { scale };
         weights(&mut data, n, (*kind, scale), &mut random);
         data.resize(data.len().next_multiple_of(32), 0);
     }

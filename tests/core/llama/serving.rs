@@ -67,15 +67,24 @@ pub(super) fn folder() -> Option<String> {
 }
 
 /// Each request with nothing beside it, before it or kept from it.
-pub(super) fn alone(requests: &[RequestSpec], config: Config) -> Option<BTreeMap<(usize, u32), Event>> {
+fn alone(requests: &[RequestSpec], config: Config) -> Option<BTreeMap<(usize, u32), Event>> {
+    Some(alone_on(&folder()?, requests, config))
+}
+
+/// The same on another target.
+pub(super) fn alone_on(
+    target: &str,
+    requests: &[RequestSpec],
+    config: Config,
+) -> BTreeMap<(usize, u32), Event> {
     let config = Config { enable_kv_cache_reuse: false, ..config };
-    let live = start(open(&folder()?, &config, &|_| ()).unwrap(), &config);
+    let live = start(open(target, &config, &|_| ()).unwrap(), &config);
     let mut choices = BTreeMap::new();
     for (index, request) in requests.iter().enumerate() {
         live.submit(index, request);
         choices.extend(live.finish(request.n as usize).choices);
     }
-    Some(choices)
+    choices
 }
 
 /// All of them at once, in an order of its own.

@@ -1,7 +1,7 @@
 //! What a file says of its model, read before the library loads it.
 
 use super::gguf::ffi::Metadata;
-use super::heads::{self, Needs};
+use super::heads::{self, Head};
 use super::probe;
 use crate::error::Error;
 use std::iter::once;
@@ -42,7 +42,9 @@ pub(in crate::exec) struct File {
     kv_heads: Option<i64>,
     pub(super) arch: String,
     /// It is a head, which drafts for another model.
-    pub(super) head: Option<Needs>,
+    pub(super) head: Option<Head>,
+    /// Layers for multi-token prediction.
+    pub(super) mtp: u32,
 }
 
 impl File {
@@ -88,8 +90,9 @@ fn facts(gguf: &Path) -> Result<File, String> {
         return Err(format!("is damaged: it claims {layers} layers"));
     }
     let tensors = tensors(gguf, &file);
-    let head = Needs::read(&file, &arch, &tensors);
-    if head.is_some() && layers != 1 {
+    let mtp = heads::mtp_layers(&file, &arch, &tensors);
+    let head = Head::read(&file, &arch, &tensors, mtp);
+    if matches!(head, Some(Head::Eagle3(_))) && layers != 1 {
         return Err(format!("is damaged: it claims {layers} layers, and a head of its kind has one"));
     }
     if !TRAINED.contains(&trained) {
@@ -106,6 +109,7 @@ fn facts(gguf: &Path) -> Result<File, String> {
         kv_heads: file.integer(&format!("{arch}.attention.head_count_kv")),
         arch,
         head,
+        mtp,
     })
 }
 

@@ -69,7 +69,16 @@ impl Llama {
     pub(super) fn new(context: Context, caps: Caps, rows_of_a_pass: f64) -> Self {
         let slots = vec![EMPTY; caps.slots as usize];
         let memory = Watch { least: memory::available() / RESERVE, enough: Some(Instant::now()) };
-        Llama { context, caps, rows_of_a_pass, slots, copying: false, memory, returned: 0, features: Vec::new() }
+        Llama {
+            context,
+            caps,
+            rows_of_a_pass,
+            slots,
+            copying: false,
+            memory,
+            returned: 0,
+            features: Vec::new(),
+        }
     }
 
     fn held(&self, slot: Slot) -> Result<Held, ExecError> {
@@ -101,7 +110,10 @@ impl Llama {
 
     /// Lays the runs out as a batch. Gives back the indices of each run's outputs, and the slots that fill gaps: they get as
     /// many tokens at their end as the runs beside them, if the batch has room for these, which go again after the pass.
-    pub(super) fn fill_batch(&mut self, runs: &[Run<'_>]) -> Result<(Vec<Range<usize>>, Vec<u32>), ExecError> {
+    pub(super) fn fill_batch(
+        &mut self,
+        runs: &[Run<'_>],
+    ) -> Result<(Vec<Range<usize>>, Vec<u32>), ExecError> {
         let mut room = self.context.n_batch() - self.check(runs)?;
         self.context.clear();
         let is_filled =

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::exec::cost::Cost;
 use crate::exec::{Caps, Copying, Forward, Promise, Tell, memory};
 use std::iter::once;
+use std::sync::Arc;
 
 /// Bytes that llama.cpp keeps of each cell beside its K and V (`llama_kv_cells`: position, extension, shift, a bit for each
 /// sequence).
@@ -40,7 +41,9 @@ impl Pair<'_> {
         let config = &target.config;
         // What weights leave of host memory, mapped or read. Pages of mapped files look free to the system, and are not.
         let on_host = |l: &Loaded<'_>| l.model.bytes().saturating_sub(l.layout.weights.iter().sum());
-        let free = free.saturating_sub(self.all().map(on_host).sum()).min(memory::available());
+        let is_other = |l: &&Loaded<'_>| l.role == Role::Target || !Arc::ptr_eq(&l.model, &target.model);
+        let free =
+            free.saturating_sub(self.all().filter(is_other).map(on_host).sum()).min(memory::available());
         let facts = self.facts(free);
         if facts.on_host && config.engine.kv_layout != KvLayout::Auto {
             let why = "is for GPUs: in host memory each sequence has a slot of its own; leave it out";
@@ -117,7 +120,7 @@ impl Pair<'_> {
     fn facts(&self, free: u64) -> Facts {
         let Loaded { config, file, model, .. } = &self.target;
         let cells = |loaded: &Loaded<'_>| (loaded.most_cells(loaded.found.kv) as f64 / loaded.share()) as u64;
-        let doubled = self.draft.as_ref().is_some_and(|draft| draft.model.is_recurrent());
+        let doubled = self.draft.as_ref().is_some_and(|draft| draft.is_stateful());
         let most = if doubled { MAX_SEQUENCES / 2 } else { MAX_SEQUENCES };
         let account = free / ACCOUNT / CELL / self.all().count() as u64;
         let in_pages = !model.is_recurrent() && self.all().all(Loaded::paged);
@@ -161,7 +164,7 @@ impl Loaded<'_> {
 
     /// The plan of this draft model.
     fn plan_beside(&self, target: KvPlan) -> KvPlan {
-        plan::of_draft(target, &self.config, self.model.is_recurrent())
+        plan::of_draft(target, &self.config, self.is_stateful())
     }
 
     /// The context that serves.
@@ -176,13 +179,11 @@ impl Loaded<'_> {
     /// The context that drafts beside that of a target. A head reads hidden states of it from now on.
     fn lay_out_beside(&self, plan: KvPlan, target: &Loaded<'_>, beside: &mut Context) -> Result<Context> {
         let plan = self.plan_beside(plan);
-        if self.file.head.is_none() {
-            return self.lay_out(&plan);
-        }
-        heads::check(self, target)?;
+        let Some(kind) = &self.file.head else { return self.lay_out(&plan) };
+        let read = heads::check(self, kind, target)?;
         let context = self.context_of_head(&plan, beside.n_batch() as u32, beside);
         let context = context.map_err(|why| Error::target(self.gguf, format!("cannot draft: {why}")))?;
-        beside.tap(self.model.read_layers());
+        beside.tap(read);
         Ok(context)
     }
 
@@ -190,7 +191,7 @@ impl Loaded<'_> {
     fn engine(&self, plan: &KvPlan, token_bytes: u64, context: Context) -> Llama {
         let Loaded { config, file, model, found, .. } = self;
         let shared = plan.home == KvHome::Pool;
-        let stateful = model.is_recurrent();
+        let stateful = self.is_stateful();
         let truncates = !stateful && (model.n_swa() == 0 || !shared);
         let reuses = truncates || (stateful && file.copies);
         let equal = !shared && found.probe.rows > 0 && found.probe.differ == 0;

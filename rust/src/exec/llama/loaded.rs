@@ -8,6 +8,7 @@ use super::ffi::Model;
 use super::file::{self, File};
 use super::forward::Llama;
 use super::gpus::{self, Layout};
+use super::heads::Head;
 use super::placement::Role;
 use super::{kernels, plan, probe, threads};
 use crate::config::{Config, EngineConfig, KvCacheType, KvHome, KvPlan, Numa};
@@ -52,9 +53,10 @@ pub(super) struct Found {
 }
 
 impl<'a> Loaded<'a> {
-    /// Checks, loads and probes a GGUF file. It computes on the `shared` threads where it wants as many.
+    /// Checks, loads and probes a GGUF file, with its layers for multi-token prediction where `mtp`. It computes on the `shared`
+    /// threads where it wants as many.
     pub(super) fn load(
-        (gguf, config): (&'a Path, &Config),
+        (gguf, config, mtp): (&'a Path, &Config, bool),
         role: Role,
         gpus: &mut Gpus,
         shared: Option<&Arc<Workers>>,
@@ -66,16 +68,13 @@ impl<'a> Loaded<'a> {
             return Err(Error::target(gguf, why));
         }
         let mut config = config.clone();
-        if file.head.is_some() {
-            // It is asked for whatever the target holds, and its KV is small.
-            config.speculative.draft_kv_fraction = 1.0;
-        }
         plan::settle_context(&mut config.engine, file.trained, role == Role::Target)?;
         let mut layout = gpus::lay_out(&config, &file.layers, &gpus.known(), role)?;
         file.check_heads(layout.placement.ranks()).map_err(|why| Error::target(gguf, why))?;
         gpus.check(&layout.placement)?;
         layout.placement.read = is_read(&config.engine, &layout, file.bytes);
         layout.placement.locked = config.engine.mlock;
+        layout.placement.mtp = mtp || matches!(file.head, Some(Head::Mtp));
         let by_layers = layout.on_gpus() > 0 && !layout.placement.splits_layers;
         let lower = if by_layers { "; lower engine.gpu_layers" } else { "" };
         let model = Model::load(gguf, &layout.placement, &reading(role.name(), gguf, tell))
@@ -99,12 +98,44 @@ impl<'a> Loaded<'a> {
         Ok(loaded)
     }
 
+    /// The head that a target's own file has, with this configuration.
+    pub(super) fn own_head(&self, config: &Config) -> Result<Loaded<'a>> {
+        let mut file = file::read(self.gguf)?;
+        file.head = Some(Head::Mtp);
+        let mut config = config.clone();
+        plan::settle_context(&mut config.engine, file.trained, false)?;
+        let mut head = Loaded {
+            gguf: self.gguf,
+            role: Role::Draft,
+            config,
+            file,
+            layout: Layout { weights: vec![0; self.layout.weights.len()], ..self.layout.clone() },
+            model: Arc::clone(&self.model),
+            workers: Arc::clone(&self.workers),
+            largest: self.largest,
+            found: Found::default(),
+        };
+        head.settle_head();
+        Ok(head)
+    }
+
+    /// What is known of a head, which computes nothing without its target. What it computes need not have equal bits.
+    fn settle_head(&mut self) {
+        // It is asked for whatever the target holds, and its KV is small.
+        self.config.speculative.draft_kv_fraction = 1.0;
+        let kv = kv_type(&self.config);
+        let layer = 2 * kv.bytes(self.file.kv_row);
+        self.found = Found { kv, token_bytes: layer as f64, ..Found::default() };
+    }
+
+    /// Its sequences carry a state: those of a head do not, whatever its target's do.
+    pub(super) fn is_stateful(&self) -> bool {
+        self.file.head.is_none() && self.model.is_recurrent()
+    }
+
     fn probe(&mut self, gpus: &Gpus) -> Result<()> {
         if self.file.head.is_some() {
-            // It computes nothing without its target. What it computes need not have equal bits.
-            let kv = kv_type(&self.config);
-            let layer = 2 * kv.bytes(self.file.kv_row);
-            self.found = Found { kv, token_bytes: layer as f64, ..Found::default() };
+            self.settle_head();
             return Ok(());
         }
         let (found, covered) = kernels::cover(|| self.look(gpus));
@@ -174,7 +205,12 @@ impl<'a> Loaded<'a> {
     }
 
     /// The context of this head.
-    pub(super) fn context_of_head(&self, plan: &KvPlan, batch: u32, target: &Context) -> Result<Context, String> {
+    pub(super) fn context_of_head(
+        &self,
+        plan: &KvPlan,
+        batch: u32,
+        target: &Context,
+    ) -> Result<Context, String> {
         // llama.cpp computes the scores of all tokens of a head's pass.
         let shape = Shape { pass: HEAD_PASS_TOKENS, ..self.shape((self.found.kv, batch, 0), plan)? };
         Context::of_head(&self.model, &shape, &self.workers, target)

@@ -79,7 +79,12 @@ impl Context {
         let target = target.map(|target| Arc::clone(&target.context));
         let params = context_params(shape, workers);
         let params = match &target {
-            Some(target) => sys::llama_context_params { ctx_other: target.as_ptr(), ..params },
+            Some(target) => sys::llama_context_params {
+                ctx_other: target.as_ptr(),
+                // Of a model that has MTP layers, these alone.
+                ctx_type: if model.has_mtp() { sys::LLAMA_CONTEXT_TYPE_MTP } else { params.ctx_type },
+                ..params
+            },
             None => params,
         };
         // SAFETY: the model is alive; the parameters point to nothing but the target's context, which this one holds.
@@ -161,8 +166,8 @@ impl Context {
     pub fn computing(&self) -> u64 {
         // SAFETY: the context is alive, and the call only reads.
         let pass = unsafe { sys::llama_n_ubatch(self.context.as_ptr()) };
-        let unused =
-            u64::from(pass.saturating_sub(self.sequences)) * (self.context.model.n_vocab() * size_of::<f32>()) as u64;
+        let unused = u64::from(pass.saturating_sub(self.sequences))
+            * (self.context.model.n_vocab() * size_of::<f32>()) as u64;
         self.pages.computing.saturating_sub(unused)
     }
 
@@ -244,7 +249,9 @@ impl Context {
     pub fn hidden(&self, index: usize) -> Option<&[f32]> {
         let index = i32::try_from(index).ok().filter(|_| self.hidden)?;
         // SAFETY: as in `logits`, with `n_embd` floats.
-        unsafe { row(sys::llama_get_embeddings_ith(self.context.as_ptr(), index), self.context.model.n_embd()) }
+        unsafe {
+            row(sys::llama_get_embeddings_ith(self.context.as_ptr(), index), self.context.model.n_embd())
+        }
     }
 
     /// Whether the next decodes keep hidden states. While on, every token of a batch costs an output.

@@ -32,6 +32,12 @@ impl Model {
         unsafe { sys::llama_model_n_layer(self.0.as_ptr()).unsigned_abs() }
     }
 
+    /// It has layers for multi-token prediction.
+    pub fn has_mtp(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { sys::llama_model_n_layer_nextn(self.0.as_ptr()) > 0 }
+    }
+
     /// Numbers of what goes into a layer.
     pub fn layer_width(&self) -> usize {
         // SAFETY: as above.
@@ -102,8 +108,11 @@ impl Context {
         // next decode, which needs `&mut`.
         let read = |layer: &u32| unsafe {
             let context = self.context.as_ptr();
-            let start =
-                if *layer == own { get_embeddings_nextn(context) } else { get_embeddings_layer_inp(context, *layer) };
+            let start = if *layer == own {
+                get_embeddings_nextn(context)
+            } else {
+                get_embeddings_layer_inp(context, *layer)
+            };
             row(start, tokens.end * width).expect("a tapped layer has rows. This is a bug.")
         };
         let layers: Vec<&[f32]> = self.states.taps.iter().map(read).collect();
@@ -134,12 +143,17 @@ impl Context {
         unsafe { row(get_embeddings_nextn_ith(self.context.as_ptr(), index), self.states.width) }
     }
 
-    /// Appends the states that a head makes of tokens' features, each of which are as many numbers as it reads of its target.
+    /// Appends the states that a head makes of tokens' features, each of which are as many numbers as it reads of its target. They are
+    /// the states where it has no encoder.
     ///
     /// # Errors
     /// See [`DecodeError`].
     pub fn encode(&mut self, features: &[f32], to: &mut Vec<f32>) -> Result<(), DecodeError> {
         let each = self.states.features;
+        if each == 0 {
+            to.extend_from_slice(features);
+            return Ok(());
+        }
         assert!(features.len().is_multiple_of(each), "whole rows");
         // SAFETY: the context is alive, and the call only reads.
         let most = unsafe { sys::llama_n_ubatch(self.context.as_ptr()) } as usize;

@@ -7,7 +7,7 @@ mod ffi;
 pub(super) struct States {
     /// Of a head: numbers of the state that goes with each token of a batch. 0: it is none.
     width: usize,
-    /// Of a head: numbers that it makes a state of.
+    /// Of a head: numbers that its encoder makes a state of. 0: it has none.
     features: usize,
     /// Of a head: the states of the batch.
     batch: Vec<f32>,
