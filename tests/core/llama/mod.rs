@@ -2,6 +2,7 @@
 
 mod arguments;
 mod files;
+mod head_files;
 mod heads;
 mod model;
 mod ranks;

@@ -91,7 +91,7 @@ fn facts(gguf: &Path) -> Result<File, String> {
     }
     let tensors = tensors(gguf, &file);
     let mtp = heads::mtp_layers(&file, &arch, &tensors);
-    let head = Head::read(&file, &arch, &tensors, mtp);
+    let head = Head::read((gguf, &file), &arch, &tensors, mtp);
     if matches!(head, Some(Head::Eagle3(_))) && layers != 1 {
         return Err(format!("is damaged: it claims {layers} layers, and a head of its kind has one"));
     }

@@ -3,6 +3,7 @@
 use super::gguf::ffi::Metadata;
 use super::loaded::Loaded;
 use crate::error::{Error, Result};
+use std::path::Path;
 
 /// The architecture of EAGLE-3 heads.
 const EAGLE3: &str = "eagle3";
@@ -46,8 +47,8 @@ pub(super) struct Needs {
     /// It has token embeddings, and a matrix that makes scores.
     embeds: bool,
     scores: bool,
-    /// It scores some of the target's tokens only.
-    reduced: bool,
+    /// The tokens that it scores; None: all. Empty where they are no numbers.
+    scored: Option<Vec<i64>>,
 }
 
 /// MTP layers, as a file's keys claim and its tensors show. More than one are not computed: they are trained for one token each.
@@ -59,7 +60,12 @@ pub(super) fn mtp_layers(file: &Metadata, arch: &str, tensors: &[(String, u64)])
 
 impl Head {
     /// The head that this file is; None where it is a model. `mtp`: its MTP layers.
-    pub(super) fn read(file: &Metadata, arch: &str, tensors: &[(String, u64)], mtp: u32) -> Option<Self> {
+    pub(super) fn read(
+        (gguf, file): (&Path, &Metadata),
+        arch: &str,
+        tensors: &[(String, u64)],
+        mtp: u32,
+    ) -> Option<Self> {
         let number = |key: &str| file.integer(&format!("{EAGLE3}.{key}")).unwrap_or(0);
         let has = |name: &str| tensors.iter().any(|(tensor, _)| tensor == name);
         if arch == EAGLE3 {
@@ -68,7 +74,7 @@ impl Head {
                 own: number("embedding_length"),
                 embeds: has("token_embd.weight"),
                 scores: has("output.weight"),
-                reduced: has("d2t"),
+                scored: has("d2t").then(|| file.numbers(gguf, "d2t").unwrap_or_default()),
             }));
         }
         (mtp > 0 && !has("blk.0.attn_norm.weight")).then_some(Head::Mtp)
@@ -137,8 +143,10 @@ impl Needs {
                 "reads the input of layer {layer}, and the target has {layers}: give its own head"
             ));
         }
-        if self.reduced && !self.scores {
-            return Err("is damaged: it scores some tokens only, and has no output.weight for them".into());
+        let Some(scored) = &self.scored else { return Ok(read) };
+        let known = 0..target.model.n_vocab() as i64;
+        if !self.scores || scored.is_empty() || scored.iter().any(|token| !known.contains(token)) {
+            return Err("is damaged: it scores some tokens only, and has no output.weight or none of the target's ids for them".into());
         }
         Ok(read)
     }

@@ -79,6 +79,11 @@ impl<'a> Loaded<'a> {
         let lower = if by_layers { "; lower engine.gpu_layers" } else { "" };
         let model = Model::load(gguf, &layout.placement, &reading(role.name(), gguf, tell))
             .map_err(|why| Error::target(gguf, format!("cannot be loaded: {why}{lower}")))?;
+        if role == Role::Target && file.mtp == 1 && !mtp {
+            log::info!(
+                "the file has a layer that drafts (MTP): give the file as the draft model, too, to use it"
+            );
+        }
         if model.n_vocab() == 0 || !(model.generates() || file.head.is_some()) {
             return Err(Error::target(gguf, "is no model that generates text"));
         }

@@ -23,6 +23,11 @@ pub(super) struct Raw {
     _target: Option<Arc<Raw>>,
 }
 
+// SAFETY: the library's context belongs to no thread.
+unsafe impl Send for Raw {}
+// SAFETY: only the context that made it computes with it. A head's reads of its target's which model it has, which never changes.
+unsafe impl Sync for Raw {}
+
 impl Raw {
     pub(super) fn as_ptr(&self) -> *mut sys::llama_context {
         self.context.as_ptr()
@@ -77,16 +82,10 @@ impl Context {
             return Err(format!("{sequences} sequences in {cells} cells are out of range"));
         }
         let target = target.map(|target| Arc::clone(&target.context));
-        let params = context_params(shape, workers);
-        let params = match &target {
-            Some(target) => sys::llama_context_params {
-                ctx_other: target.as_ptr(),
-                // Of a model that has MTP layers, these alone.
-                ctx_type: if model.has_mtp() { sys::LLAMA_CONTEXT_TYPE_MTP } else { params.ctx_type },
-                ..params
-            },
-            None => params,
-        };
+        let mut params = context_params(shape, workers);
+        if let Some(target) = &target {
+            (params.ctx_other, params.ctx_type) = (target.as_ptr(), model.head_type());
+        }
         // SAFETY: the model is alive; the parameters point to nothing but the target's context, which this one holds.
         let make = || made(|| unsafe { sys::llama_init_from_model(model.0.as_ptr(), params) });
         let (context, mut pages) =

@@ -32,10 +32,11 @@ impl Model {
         unsafe { sys::llama_model_n_layer(self.0.as_ptr()).unsigned_abs() }
     }
 
-    /// It has layers for multi-token prediction.
-    pub fn has_mtp(&self) -> bool {
+    /// The type of a head's context: where the model has MTP layers, one that computes these alone.
+    pub(in crate::exec::llama::context) fn head_type(&self) -> sys::llama_context_type {
         // SAFETY: as above.
-        unsafe { sys::llama_model_n_layer_nextn(self.0.as_ptr()) > 0 }
+        let layers = unsafe { sys::llama_model_n_layer_nextn(self.0.as_ptr()) };
+        if layers > 0 { sys::LLAMA_CONTEXT_TYPE_MTP } else { sys::LLAMA_CONTEXT_TYPE_DEFAULT }
     }
 
     /// Numbers of what goes into a layer.
