@@ -49,7 +49,7 @@ impl Forward for Instantly {
 
     fn forward(&mut self, _: &[Run<'_>]) -> Result<Rows<'_>, ExecError> {
         // As after a pass: what it has written last is what is in the caches.
-        Ok(Rows { logits: self.logits.chunks(self.caps.n_vocab).collect(), hidden: Vec::new() })
+        Ok(Rows { logits: self.logits.chunks(self.caps.n_vocab).collect(), ..Rows::default() })
     }
 }
 

@@ -13,11 +13,12 @@ pub struct SpeculativeConfig {
     /// Maximum draft length in one step; 0 = no drafts. null = as many as pay, up to 32; 10 if not `adaptive`.
     #[schemars(range(min = 0, max = 64))]
     pub max_draft_len: Option<u32>,
-    /// Engine folder or .gguf file of the draft model, the second name on the command line; null = none.
+    /// Engine folder or .gguf file of the draft model, the second name on the command line: a smaller model, an EAGLE-3 head, or an
+    /// MTP head (the target's own file, if it has MTP layers). null = none.
     #[schemars(length(min = 1))]
     pub draft_model: Option<String>,
     /// Tokens in the draft model's KV cache for each token in the target's. Less than 1 leaves more memory to the target;
-    /// the draft model then drafts nothing for texts that are longer than its part.
+    /// the draft model then drafts nothing for texts that are longer than its part. A head has as many as the target.
     #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
     pub draft_kv_fraction: f64,
     /// Folder of an MLP speculator (config.json and .safetensors files) trained for the target; null = none.
@@ -259,7 +260,7 @@ pub enum DraftSource {
     PromptLookup,
     /// What the client predicts, from where the output has come to.
     Prediction,
-    /// What a smaller model draws.
+    /// What a smaller model draws, or a head that was trained for the target.
     DraftModel,
     /// What small stages on the target's last hidden state draw.
     MlpSpeculator,

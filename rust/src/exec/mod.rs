@@ -19,6 +19,7 @@ pub mod draft_model;
 mod draft_walk;
 mod drafter;
 mod external;
+pub mod head;
 pub mod helpers;
 #[cfg(feature = "llama")]
 pub mod llama;
@@ -145,6 +146,8 @@ pub struct Round {
     pub successors: Vec<Successors>,
     /// The target's last hidden state at the last accepted position, where a drafter asked for it.
     pub hidden: Option<Vec<f32>>,
+    /// What the target's head reads of each token that was computed and is kept; empty where it has none.
+    pub features: Vec<f32>,
     /// Set where the grammar allows nothing but the end after `tokens`.
     pub ended: bool,
     /// Of an engine that drafts by itself: tokens that it has drafted since the last round, and those that it accepted.
@@ -179,6 +182,7 @@ impl Round {
             scores: Vec::new(),
             successors: Vec::new(),
             hidden: None,
+            features: Vec::new(),
             ended: false,
             speculated: (0, 0),
             refusal: None,
@@ -303,6 +307,8 @@ pub struct Rows<'a> {
     pub logits: Vec<&'a [f32]>,
     /// One hidden state per wanted output of the runs that asked; empty if none did.
     pub hidden: Vec<&'a [f32]>,
+    /// As many numbers of each token of all runs, for the engine's head; empty where it has none.
+    pub features: &'a [f32],
 }
 
 /// An engine that hands out logits.

@@ -8,6 +8,7 @@ mod trtllm;
 
 use super::ahead::Ahead;
 use super::draft_model::DraftModel;
+use super::head::{Drafting, HeadDrafter};
 use super::helpers::Helpers;
 #[cfg(feature = "llama")]
 pub use super::llama::quantize;
@@ -164,7 +165,7 @@ pub fn follow(target: &str, config: &Config) -> Result<()> {
 /// `Error::Invalid` naming the draft model where that is none of this kind.
 pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Result<Opened> {
     let vocab = Vocab::toy()?;
-    let draft = config.speculative.draft_model().map(|name| -> Result<Box<dyn Forward>> {
+    let draft = config.speculative.draft_model().map(|name| -> Result<Drafting> {
         let Ok(Kind::Toy(options)) = kind(name) else {
             let why = format!("{name} cannot draft for the weightless engine; name a toy");
             return Err(Error::invalid("speculative.draft_model", why));
@@ -172,7 +173,7 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
         let own = ToyConfig::parse(options)?;
         let kv = config.speculative.draft_kv(own.kv);
         let slots = if own.stateful > 0 { 2 * toy.slots } else { toy.slots };
-        Ok(Box::new(Toy::new(ToyConfig { slots, kv, ..own }, &vocab)))
+        Ok(Drafting::Model(Box::new(Toy::new(ToyConfig { slots, kv, ..own }, &vocab))))
     });
     let draft = draft.transpose()?;
     std::thread::sleep(Duration::from_millis(toy.load_ms));
@@ -188,7 +189,7 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
 
 /// An engine that hands out logits, with its draft model, on so many threads, of which so many compute masks during a pass.
 fn of_logits(
-    (engine, draft): (Box<dyn Forward>, Option<Box<dyn Forward>>),
+    (engine, draft): (Box<dyn Forward>, Option<Drafting>),
     vocab: Arc<Vocab>,
     config: &Config,
     (threads, masks): (usize, usize),
@@ -196,8 +197,12 @@ fn of_logits(
     let helpers = Helpers::new(threads);
     let target = Box::new(Sampled::new(engine, masks, Arc::clone(&helpers), &config.speculative));
     let patience = Duration::from_millis(u64::from(config.engine.max_step_ms) / 4);
-    let draft = draft.map(|model| -> Box<dyn Drafter> {
-        Box::new(DraftModel::new(model, target.caps().n_vocab, patience, Arc::clone(&helpers)))
+    let (width, shared) = (target.caps().n_vocab, Arc::clone(&helpers));
+    let draft = draft.map(|draft| -> Box<dyn Drafter> {
+        match draft {
+            Drafting::Model(model) => Box::new(DraftModel::new(model, width, patience, shared)),
+            Drafting::Head(head) => Box::new(HeadDrafter::new(head, width, shared)),
+        }
     });
     let drafters = drafters(config, target.as_ref(), draft, &helpers)?;
     let info = info_of(target.as_ref(), &vocab, config);

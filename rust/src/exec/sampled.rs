@@ -60,6 +60,7 @@ impl Sampled {
         let cases = cases(&mut outcomes, &rows.logits, &rows.hidden);
         self.helpers
             .each(numbers, cases, &mut self.scratches, |case, scratch| judge(case, synthetic, scratch));
+        hand_out(rows.features, &runs, &mut outcomes);
         for (slot, outcome) in &mut outcomes {
             let Ok(round) = outcome else { continue };
             // A sequence that failed gives its slot up.
@@ -134,6 +135,17 @@ fn cases<'a>(
         let own = rows.split_off(..outputs).expect("each output has a row. This is a bug.");
         (outcome, own, states.split_off(..hidden).unwrap_or_default())
     })
+}
+
+/// Gives each round what a head reads of the tokens that it keeps; `features`: of all tokens of the runs.
+fn hand_out(mut features: &[f32], runs: &[Run<'_>], outcomes: &mut [(Slot, Outcome)]) {
+    let width = features.len() / runs.iter().map(|run| run.tokens.len()).sum::<usize>();
+    for (run, (_, outcome)) in runs.iter().zip(outcomes) {
+        let own = features.split_off(..run.tokens.len() * width).unwrap_or_default();
+        if let Ok(round) = outcome {
+            round.features = own[..(round.computed - round.job.start) as usize * width].to_vec();
+        }
+    }
 }
 
 /// Judges one round. A panic in its grammar or sampler becomes an error of this sequence alone.

@@ -260,7 +260,8 @@ impl Forward for Toy {
                 }
             }
         }
-        Ok(Rows { logits: self.logits.chunks(width).collect(), hidden: self.hidden.chunks(STATE).collect() })
+        let (logits, hidden) = (self.logits.chunks(width).collect(), self.hidden.chunks(STATE).collect());
+        Ok(Rows { logits, hidden, ..Rows::default() })
     }
 }
 

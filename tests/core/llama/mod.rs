@@ -2,6 +2,8 @@
 
 mod arguments;
 mod files;
+mod head_files;
+mod heads;
 mod model;
 mod ranks;
 mod rows;

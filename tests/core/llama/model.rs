@@ -21,10 +21,11 @@ const fn kind(number: u32, name: &'static str, block: (u64, usize), scales: &'st
 }
 
 pub(super) const Q8_0: Kind = kind(8, "Q8_0", (32, 34), &[0]);
+pub(super) const F16: Kind = kind(1, "F16", (1, 2), &[]);
 /// Types that files of users have.
 pub(super) const KINDS: [Kind; 11] = [
     Q8_0,
-    kind(1, "F16", (1, 2), &[]),
+    F16,
     kind(30, "BF16", (1, 2), &[]),
     kind(2, "Q4_0", (32, 18), &[0]),
     kind(3, "Q4_1", (32, 20), &[0, 2]),
@@ -35,6 +36,8 @@ pub(super) const KINDS: [Kind; 11] = [
     kind(13, "Q5_K", (256, 176), &[0, 2]),
     kind(14, "Q6_K", (256, 210), &[208]),
 ];
+/// Token ids: those that a head scores.
+pub(super) const I64: Kind = kind(27, "I64", (1, 8), &[]);
 /// A type that the engine has no kernel of its own for.
 pub(super) const Q3_K: Kind = kind(11, "Q3_K", (256, 110), &[108]);
 
@@ -104,8 +107,14 @@ pub(super) fn scratch(name: &str) -> PathBuf {
 
 /// The file.
 pub(super) fn bytes(claims: &Claims) -> Vec<u8> {
-    let tensors = tensors(claims);
-    let keys = keys(claims);
+    file(&tensors(claims), &keys(claims), claims.scale)
+}
+
+/// A tensor's name, shape and type; None: F32.
+pub(super) type Tensor = (String, Vec<u64>, Option<Kind>);
+
+/// A file with these tensors and keys.
+pub(super) fn file(tensors: &[Tensor], keys: &[Vec<u8>], scale: f32) -> Vec<u8> {
     let mut file = b"GGUF".to_vec();
     file.extend(3u32.to_le_bytes());
     file.extend((tensors.len() as u64).to_le_bytes());
@@ -113,14 +122,16 @@ pub(super) fn bytes(claims: &Claims) -> Vec<u8> {
     keys.iter().for_each(|key| file.extend(key));
     let mut data = Vec::new();
     let mut random = 1u64;
-    for (name, shape, kind) in &tensors {
+    for (name, shape, kind) in tensors {
         text(&mut file, name);
         file.extend((shape.len() as u32).to_le_bytes());
         shape.iter().for_each(|n| file.extend(n.to_le_bytes()));
         file.extend(kind.map_or(F32, |kind| kind.number).to_le_bytes());
         file.extend((data.len() as u64).to_le_bytes());
         let n: u64 = shape.iter().product();
-        weights(&mut data, n, (*kind, claims.scale), &mut random);
+        // States of a model that carries some must decay.
+        let scale = if name.ends_with("ssm_a") { -scale } else { scale };
+        weights(&mut data, n, (*kind, scale), &mut random);
         data.resize(data.len().next_multiple_of(32), 0);
     }
     file.resize(file.len().next_multiple_of(32), 0);
@@ -128,7 +139,7 @@ pub(super) fn bytes(claims: &Claims) -> Vec<u8> {
     file
 }
 
-fn tensors(claims: &Claims) -> Vec<(String, Vec<u64>, Option<Kind>)> {
+fn tensors(claims: &Claims) -> Vec<Tensor> {
     let Claims { width, kind, .. } = *claims;
     let (kv, hidden, kind) = (width / u64::from(HEADS), 2 * width, Some(kind));
     let mut all = vec![
@@ -161,6 +172,7 @@ fn weights(data: &mut Vec<u8>, n: u64, (kind, scale): (Option<Kind>, f32), rando
         *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (*random >> 56) as u8
     };
+    let begin = data.len();
     // 2^-9, or NaN, as f16.
     let half: u16 = if scale.is_nan() { 0x7e00 } else { 0x1800 };
     for _ in 0..n / block.0 {
@@ -169,6 +181,8 @@ fn weights(data: &mut Vec<u8>, n: u64, (kind, scale): (Option<Kind>, f32), rando
             // The sign, an exponent of ±2^-4 or so, and a random fraction.
             "F16" => data.extend([next(), 0x28 | next() & 0x87]),
             "BF16" => data.extend([next(), 0x3c | next() & 0x81]),
+            // Every third token.
+            "I64" => data.extend(((data.len() - begin) as u64 / 8 * 3).to_le_bytes()),
             _ => data.extend((0..block.1).map(|_| next())),
         }
         for scale in scales {
@@ -217,15 +231,15 @@ fn key(name: &str, kind: u32) -> Vec<u8> {
     out
 }
 
-fn key_u32(name: &str, n: u32) -> Vec<u8> {
+pub(super) fn key_u32(name: &str, n: u32) -> Vec<u8> {
     [key(name, 4), n.to_le_bytes().to_vec()].concat()
 }
 
-fn key_f32(name: &str, x: f32) -> Vec<u8> {
+pub(super) fn key_f32(name: &str, x: f32) -> Vec<u8> {
     [key(name, 6), x.to_le_bytes().to_vec()].concat()
 }
 
-fn key_text(name: &str, s: &str) -> Vec<u8> {
+pub(super) fn key_text(name: &str, s: &str) -> Vec<u8> {
     let mut out = key(name, 8);
     text(&mut out, s);
     out
@@ -241,7 +255,7 @@ fn key_texts(name: &str, texts: &[String]) -> Vec<u8> {
     out
 }
 
-fn key_i32s(name: &str, numbers: &[u32]) -> Vec<u8> {
+pub(super) fn key_i32s(name: &str, numbers: &[u32]) -> Vec<u8> {
     let mut out = list(name, 5, numbers.len());
     numbers.iter().for_each(|n| out.extend(n.to_le_bytes()));
     out

@@ -13,8 +13,8 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use std::collections::BTreeMap;
 
-const SLOTS: u32 = 8;
-const CONTEXT: u32 = 128;
+pub(super) const SLOTS: u32 = 8;
+pub(super) const CONTEXT: u32 = 128;
 
 /// An engine that says to hold fewer KV tokens than it does, so that sequences are preempted: slots hold whole contexts,
 /// and would never run out.
@@ -47,7 +47,7 @@ fn tight(opened: Opened, kv_total: u64) -> Opened {
 }
 
 /// Always the same ones. The paths of decisions are the demo's tokens of the same texts.
-fn requests(n: usize) -> Vec<RequestSpec> {
+pub(super) fn requests(n: usize) -> Vec<RequestSpec> {
     let mut runner = TestRunner::deterministic();
     let mut requests = proptest::collection::vec(request(), n).new_tree(&mut runner).unwrap().current();
     let Some(folder) = folder() else { return requests };
@@ -62,20 +62,29 @@ fn requests(n: usize) -> Vec<RequestSpec> {
 }
 
 /// The demo target's folder, if this checkout has it.
-fn folder() -> Option<String> {
+pub(super) fn folder() -> Option<String> {
     Some(demo()?.parent()?.to_string_lossy().into_owned())
 }
 
 /// Each request with nothing beside it, before it or kept from it.
 fn alone(requests: &[RequestSpec], config: Config) -> Option<BTreeMap<(usize, u32), Event>> {
+    Some(alone_on(&folder()?, requests, config))
+}
+
+/// The same on another target.
+pub(super) fn alone_on(
+    target: &str,
+    requests: &[RequestSpec],
+    config: Config,
+) -> BTreeMap<(usize, u32), Event> {
     let config = Config { enable_kv_cache_reuse: false, ..config };
-    let live = start(open(&folder()?, &config, &|_| ()).unwrap(), &config);
+    let live = start(open(target, &config, &|_| ()).unwrap(), &config);
     let mut choices = BTreeMap::new();
     for (index, request) in requests.iter().enumerate() {
         live.submit(index, request);
         choices.extend(live.finish(request.n as usize).choices);
     }
-    Some(choices)
+    choices
 }
 
 /// All of them at once, in an order of its own.

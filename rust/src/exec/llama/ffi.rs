@@ -156,6 +156,7 @@ impl Model {
                 (true, false) => sys::LLAMA_LOAD_MODE_NONE,
                 (true, true) => sys::LLAMA_LOAD_MODE_MLOCK,
             },
+            load_mtp: placement.mtp,
             n_gpu_layers: placement.gpu_layers.map_or(own.n_gpu_layers, |n| n.try_into().unwrap_or(i32::MAX)),
             progress_callback: Some(on_read),
             progress_callback_user_data: (&raw const read).cast_mut().cast(),

@@ -1,6 +1,7 @@
 //! What a file says of its model, read before the library loads it.
 
 use super::gguf::ffi::Metadata;
+use super::heads::{self, Head};
 use super::probe;
 use crate::error::Error;
 use std::iter::once;
@@ -39,6 +40,11 @@ pub(in crate::exec) struct File {
     pub(super) kv_row: u64,
     /// Heads of K and V, where the file says so.
     kv_heads: Option<i64>,
+    pub(super) arch: String,
+    /// It is a head, which drafts for another model.
+    pub(super) head: Option<Head>,
+    /// Layers for multi-token prediction.
+    pub(super) mtp: u32,
 }
 
 impl File {
@@ -72,6 +78,9 @@ fn facts(gguf: &Path) -> Result<File, String> {
     let missing = |key: &str| format!("is damaged: {key} is missing or of a wrong type");
     let arch = file.string("general.architecture").ok_or_else(|| missing("general.architecture"))?;
     let is = |names: &[&str]| names.contains(&arch.as_str());
+    if let Some(why) = heads::unusable(&arch) {
+        return Err(why);
+    }
     if is(&WRONG) {
         return Err(format!("is of the architecture {arch}, which llama.cpp computes wrongly"));
     }
@@ -80,12 +89,15 @@ fn facts(gguf: &Path) -> Result<File, String> {
     if !LAYERS.contains(&layers) {
         return Err(format!("is damaged: it claims {layers} layers"));
     }
+    let tensors = tensors(gguf, &file);
+    let mtp = heads::mtp_layers(&file, &arch, &tensors);
+    let head = Head::read((gguf, &file), &arch, &tensors, mtp);
+    if matches!(head, Some(Head::Eagle3(_))) && layers != 1 {
+        return Err(format!("is damaged: it claims {layers} layers, and a head of its kind has one"));
+    }
     if !TRAINED.contains(&trained) {
         return Err(format!("is damaged: it claims a context of {trained} tokens"));
     }
-    // What is wrong with a further piece, the library says when it loads the model.
-    let others = pieces(gguf).into_iter().filter_map(|piece| Metadata::open(&piece).ok());
-    let tensors = Vec::from_iter(once(file.tensors()).chain(others.map(|file| file.tensors())).flatten());
     Ok(File {
         sequences: if is(&ALONE) { 1 } else { u32::MAX },
         copies: !is(&UNCOPIED),
@@ -95,7 +107,16 @@ fn facts(gguf: &Path) -> Result<File, String> {
         bytes: tensors.iter().map(|(_, bytes)| bytes).sum(),
         kv_row: kv_row(&file, &arch),
         kv_heads: file.integer(&format!("{arch}.attention.head_count_kv")),
+        arch,
+        head,
+        mtp,
     })
+}
+
+/// Names and bytes of all tensors. What is wrong with a further piece, the library says when it loads the model.
+fn tensors(gguf: &Path, file: &Metadata) -> Vec<(String, u64)> {
+    let others = pieces(gguf).into_iter().filter_map(|piece| Metadata::open(&piece).ok());
+    once(file.tensors()).chain(others.map(|file| file.tensors())).flatten().collect()
 }
 
 /// What else than a model's first file a GGUF may be, and what to give in its place.

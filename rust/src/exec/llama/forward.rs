@@ -15,8 +15,8 @@ const HEAD: u64 = 8192;
 
 /// llama.cpp with a fixed number of slots. Where rows are `ragged`, that is one pool: partial copies, any order, no gaps to fill.
 pub(super) struct Llama {
-    context: Context,
-    caps: Caps,
+    pub(super) context: Context,
+    pub(super) caps: Caps,
     /// Rows that cost as much as a pass: gaps with fewer are filled. 0 in a pool, where gaps cost nothing.
     rows_of_a_pass: f64,
     slots: Vec<Held>,
@@ -25,6 +25,8 @@ pub(super) struct Llama {
     memory: Watch,
     /// Tokens whose pages were returned.
     returned: u64,
+    /// What a head reads of the last pass.
+    features: Vec<f32>,
 }
 
 /// What a slot holds.
@@ -67,7 +69,16 @@ impl Llama {
     pub(super) fn new(context: Context, caps: Caps, rows_of_a_pass: f64) -> Self {
         let slots = vec![EMPTY; caps.slots as usize];
         let memory = Watch { least: memory::available() / RESERVE, enough: Some(Instant::now()) };
-        Llama { context, caps, rows_of_a_pass, slots, copying: false, memory, returned: 0 }
+        Llama {
+            context,
+            caps,
+            rows_of_a_pass,
+            slots,
+            copying: false,
+            memory,
+            returned: 0,
+            features: Vec::new(),
+        }
     }
 
     fn held(&self, slot: Slot) -> Result<Held, ExecError> {
@@ -99,7 +110,10 @@ impl Llama {
 
     /// Lays the runs out as a batch. Gives back the indices of each run's outputs, and the slots that fill gaps: they get as
     /// many tokens at their end as the runs beside them, if the batch has room for these, which go again after the pass.
-    fn fill_batch(&mut self, runs: &[Run<'_>]) -> Result<(Vec<Range<usize>>, Vec<u32>), ExecError> {
+    pub(super) fn fill_batch(
+        &mut self,
+        runs: &[Run<'_>],
+    ) -> Result<(Vec<Range<usize>>, Vec<u32>), ExecError> {
         let mut room = self.context.n_batch() - self.check(runs)?;
         self.context.clear();
         let is_filled =
@@ -143,7 +157,7 @@ impl Llama {
     }
 
     /// Computes the batch, and takes out again what filled gaps; after an error, what `runs` left.
-    fn decode(&mut self, runs: &[Run<'_>], filled: &[u32]) -> Result<(), ExecError> {
+    pub(super) fn decode(&mut self, runs: &[Run<'_>], filled: &[u32]) -> Result<(), ExecError> {
         let result = self.context.decode();
         // Whatever the outcome, the library moves copies first.
         self.copying &= matches!(result, Err(DecodeError::Refused(_)));
@@ -153,6 +167,33 @@ impl Llama {
             self.cut(run.slot.0, run.start).map_err(|e| failed(format!("{error}; then {e}")))?;
         }
         Err(failed(error.to_string()))
+    }
+
+    /// The slots hold what was computed.
+    pub(super) fn grow(&mut self, runs: &[Run<'_>]) {
+        for run in runs {
+            let (held, n) = (&mut self.slots[run.slot.index()], run.tokens.len() as u32);
+            held.tokens += n;
+            held.back = Some((n - 1).min(self.context.rollback()));
+            // What has left a window goes, a block of cells at a time. One more stays, so that refused drafts and an answer's
+            // last tokens can be cut off.
+            let Some(window) = self.context.pages.window() else { continue };
+            let gone = held.tokens.saturating_sub(window + CELL_BLOCK) / CELL_BLOCK * CELL_BLOCK;
+            if gone > held.gone {
+                self.context.pages.move_window(run.slot.0, gone);
+                held.gone = gone;
+            }
+        }
+    }
+
+    /// Reads what a head is made for at all tokens of the runs, whose outputs have these indices.
+    fn read_features(&mut self, runs: &[Run<'_>], outputs: &[Range<usize>]) {
+        self.features.clear();
+        if self.context.is_tapped() {
+            for (run, outputs) in runs.iter().zip(outputs) {
+                self.context.features(outputs.end - run.tokens.len()..outputs.end, &mut self.features);
+            }
+        }
     }
 
     /// Makes the slot hold `keep` tokens, and looks whether it does.
@@ -188,20 +229,9 @@ impl Forward for Llama {
         let (outputs, filled) = self.fill_batch(runs)?;
         self.context.want_hidden(runs.iter().any(|r| r.hidden));
         self.decode(runs, &filled)?;
-        for run in runs {
-            let (held, n) = (&mut self.slots[run.slot.index()], run.tokens.len() as u32);
-            held.tokens += n;
-            held.back = Some((n - 1).min(self.context.rollback()));
-            // What has left a window goes, a block of cells at a time. One more stays, so that refused drafts and an answer's
-            // last tokens can be cut off.
-            let Some(window) = self.context.pages.window() else { continue };
-            let gone = held.tokens.saturating_sub(window + CELL_BLOCK) / CELL_BLOCK * CELL_BLOCK;
-            if gone > held.gone {
-                self.context.pages.move_window(run.slot.0, gone);
-                held.gone = gone;
-            }
-        }
-        let mut rows = Rows::default();
+        self.grow(runs);
+        self.read_features(runs, &outputs);
+        let mut rows = Rows { features: &self.features, ..Rows::default() };
         for (run, outputs) in runs.iter().zip(outputs) {
             for index in outputs {
                 rows.logits.push(self.context.logits(index).ok_or_else(|| failed("no logits"))?);
@@ -308,7 +338,7 @@ impl Kv for Llama {
     }
 }
 
-fn failed(why: impl Into<String>) -> ExecError {
+pub(super) fn failed(why: impl Into<String>) -> ExecError {
     ExecError(format!("llama.cpp: {}", why.into()))
 }
 

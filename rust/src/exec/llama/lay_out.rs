@@ -6,12 +6,13 @@ use super::forward::Llama;
 use super::loaded::Loaded;
 use super::placement::Role;
 use super::plan::{self, Facts};
-use super::{Opened, of_draft, pages, probe};
+use super::{Drafting, Opened, heads, of_draft, pages, probe};
 use crate::config::{Config, DraftSource, KvHome, KvLayout, KvPlan};
 use crate::error::{Error, Result};
 use crate::exec::cost::Cost;
 use crate::exec::{Caps, Copying, Forward, Promise, Tell, memory};
 use std::iter::once;
+use std::sync::Arc;
 
 /// Bytes that llama.cpp keeps of each cell beside its K and V (`llama_kv_cells`: position, extension, shift, a bit for each
 /// sequence).
@@ -40,7 +41,9 @@ impl Pair<'_> {
         let config = &target.config;
         // What weights leave of host memory, mapped or read. Pages of mapped files look free to the system, and are not.
         let on_host = |l: &Loaded<'_>| l.model.bytes().saturating_sub(l.layout.weights.iter().sum());
-        let free = free.saturating_sub(self.all().map(on_host).sum()).min(memory::available());
+        let is_other = |l: &&Loaded<'_>| l.role == Role::Target || !Arc::ptr_eq(&l.model, &target.model);
+        let free =
+            free.saturating_sub(self.all().filter(is_other).map(on_host).sum()).min(memory::available());
         let facts = self.facts(free);
         if facts.on_host && config.engine.kv_layout != KvLayout::Auto {
             let why = "is for GPUs: in host memory each sequence has a slot of its own; leave it out";
@@ -48,8 +51,8 @@ impl Pair<'_> {
         }
         let mut plan = config.plan.unwrap_or_else(|| plan::plan(config, &facts));
         tell(format!("laying out {} KV tokens", plan.total));
-        let context = target.lay_out(&plan)?;
-        let drafting = draft.as_ref().map(|draft| draft.lay_out(&draft.plan_beside(plan)));
+        let mut context = target.lay_out(&plan)?;
+        let drafting = draft.as_ref().map(|draft| draft.lay_out_beside(plan, target, &mut context));
         let drafting = drafting.transpose().map_err(of_draft)?;
         if plan.home == KvHome::Pages && config.plan.is_none() {
             let computing = context.computing() + drafting.as_ref().map_or(0, Context::computing);
@@ -60,7 +63,7 @@ impl Pair<'_> {
                 format!("there is memory for {} KV tokens: free some, or raise kv_cache_memory", plan.total);
             return Err(Error::Executor(why));
         }
-        let forward = target.engine(&plan, self.token_bytes(), context);
+        let forward: Box<dyn Forward> = Box::new(target.engine(&plan, self.token_bytes(), context));
         target.log(&plan, self.token_bytes(), forward.caps().promise);
         let drafting = draft.as_ref().zip(drafting);
         let drafting = drafting.map(|(draft, context)| draft.open_beside(plan, context, gpus));
@@ -117,7 +120,7 @@ impl Pair<'_> {
     fn facts(&self, free: u64) -> Facts {
         let Loaded { config, file, model, .. } = &self.target;
         let cells = |loaded: &Loaded<'_>| (loaded.most_cells(loaded.found.kv) as f64 / loaded.share()) as u64;
-        let doubled = self.draft.as_ref().is_some_and(|draft| draft.model.is_recurrent());
+        let doubled = self.draft.as_ref().is_some_and(|draft| draft.is_stateful());
         let most = if doubled { MAX_SEQUENCES / 2 } else { MAX_SEQUENCES };
         let account = free / ACCOUNT / CELL / self.all().count() as u64;
         let in_pages = !model.is_recurrent() && self.all().all(Loaded::paged);
@@ -161,7 +164,7 @@ impl Loaded<'_> {
 
     /// The plan of this draft model.
     fn plan_beside(&self, target: KvPlan) -> KvPlan {
-        plan::of_draft(target, &self.config, self.model.is_recurrent())
+        plan::of_draft(target, &self.config, self.is_stateful())
     }
 
     /// The context that serves.
@@ -173,11 +176,22 @@ impl Loaded<'_> {
         })
     }
 
+    /// The context that drafts beside that of a target. A head reads hidden states of it from now on.
+    fn lay_out_beside(&self, plan: KvPlan, target: &Loaded<'_>, beside: &mut Context) -> Result<Context> {
+        let plan = self.plan_beside(plan);
+        let Some(kind) = &self.file.head else { return self.lay_out(&plan) };
+        let read = heads::check(self, kind, target)?;
+        let context = self.context_of_head(&plan, beside.n_batch() as u32, beside);
+        let context = context.map_err(|why| Error::target(self.gguf, format!("cannot draft: {why}")))?;
+        beside.tap(read);
+        Ok(context)
+    }
+
     /// The engine on a context. `token_bytes`: of a token's KV, the draft model's included.
-    fn engine(&self, plan: &KvPlan, token_bytes: u64, context: Context) -> Box<dyn Forward> {
+    fn engine(&self, plan: &KvPlan, token_bytes: u64, context: Context) -> Llama {
         let Loaded { config, file, model, found, .. } = self;
         let shared = plan.home == KvHome::Pool;
-        let stateful = model.is_recurrent();
+        let stateful = self.is_stateful();
         let truncates = !stateful && (model.n_swa() == 0 || !shared);
         let reuses = truncates || (stateful && file.copies);
         let equal = !shared && found.probe.rows > 0 && found.probe.differ == 0;
@@ -207,14 +221,14 @@ impl Loaded<'_> {
             log::warn!("this model's KV cannot be truncated: no prefix reuse");
         }
         let rows = if shared { 0.0 } else { Cost::new(&caps.probed).rows_of_a_pass() };
-        Box::new(Llama::new(context, caps, rows))
+        Llama::new(context, caps, rows)
     }
 
     /// A draft model's engine, with as many slots as the target. Its context may be shorter: beyond it nothing is drafted.
-    fn open_beside(&self, target: KvPlan, context: Context, gpus: &Gpus) -> Result<Box<dyn Forward>> {
+    fn open_beside(&self, target: KvPlan, context: Context, gpus: &Gpus) -> Result<Drafting> {
         let plan = self.plan_beside(target);
-        let forward = self.engine(&plan, 0, context);
-        let caps = forward.caps();
+        let llama = self.engine(&plan, 0, context);
+        let caps = &llama.caps;
         if caps.stateful && (plan.home != KvHome::Pool || !caps.prefix_reuse) {
             let why = "carries a state: it can draft for a target that carries one, too";
             return Err(Error::target(self.gguf, why));
@@ -222,8 +236,10 @@ impl Loaded<'_> {
         if !caps.stateful && caps.rollback == 0 {
             return Err(Error::target(self.gguf, "cannot draft: its KV cannot be truncated"));
         }
-        log::info!("draft model: {}; {} KV tokens", self.summary(&plan, gpus), plan.total);
-        Ok(forward)
+        let is_head = self.file.head.is_some();
+        let kind = if is_head { "head" } else { "draft model" };
+        log::info!("{kind}: {}; {} KV tokens", self.summary(&plan, gpus), plan.total);
+        Ok(if is_head { Drafting::Head(Box::new(llama)) } else { Drafting::Model(Box::new(llama)) })
     }
 
     fn summary(&self, plan: &KvPlan, gpus: &Gpus) -> String {

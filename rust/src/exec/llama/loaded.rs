@@ -1,11 +1,14 @@
 //! A model that is checked, placed, read and probed, before KV is laid out.
 
-use super::context::{CELL_BLOCK, Context, GPU_PASS_TOKENS, KvType, PASS_TOKENS, Shape, Workers};
+use super::context::{
+    CELL_BLOCK, Context, GPU_PASS_TOKENS, HEAD_PASS_TOKENS, KvType, PASS_TOKENS, Shape, Workers,
+};
 use super::devices::Gpus;
 use super::ffi::Model;
 use super::file::{self, File};
 use super::forward::Llama;
 use super::gpus::{self, Layout};
+use super::heads::Head;
 use super::placement::Role;
 use super::{kernels, plan, probe, threads};
 use crate::config::{Config, EngineConfig, KvCacheType, KvHome, KvPlan, Numa};
@@ -50,15 +53,20 @@ pub(super) struct Found {
 }
 
 impl<'a> Loaded<'a> {
-    /// Checks, loads and probes a GGUF file. It computes on the `shared` threads where it wants as many.
+    /// Checks, loads and probes a GGUF file, with its layers for multi-token prediction where `mtp`. It computes on the `shared`
+    /// threads where it wants as many.
     pub(super) fn load(
-        (gguf, config): (&'a Path, &Config),
+        (gguf, config, mtp): (&'a Path, &Config, bool),
         role: Role,
         gpus: &mut Gpus,
         shared: Option<&Arc<Workers>>,
         tell: Tell<'_>,
     ) -> Result<Self> {
         let file = file::read(gguf)?;
+        if file.head.is_some() && role == Role::Target {
+            let why = "is a head, which drafts for another model: give it as the draft model";
+            return Err(Error::target(gguf, why));
+        }
         let mut config = config.clone();
         plan::settle_context(&mut config.engine, file.trained, role == Role::Target)?;
         let mut layout = gpus::lay_out(&config, &file.layers, &gpus.known(), role)?;
@@ -66,11 +74,17 @@ impl<'a> Loaded<'a> {
         gpus.check(&layout.placement)?;
         layout.placement.read = is_read(&config.engine, &layout, file.bytes);
         layout.placement.locked = config.engine.mlock;
+        layout.placement.mtp = mtp || matches!(file.head, Some(Head::Mtp));
         let by_layers = layout.on_gpus() > 0 && !layout.placement.splits_layers;
         let lower = if by_layers { "; lower engine.gpu_layers" } else { "" };
         let model = Model::load(gguf, &layout.placement, &reading(role.name(), gguf, tell))
             .map_err(|why| Error::target(gguf, format!("cannot be loaded: {why}{lower}")))?;
-        if model.n_vocab() == 0 || !model.generates() {
+        if role == Role::Target && file.mtp == 1 && !mtp {
+            log::info!(
+                "the file has a layer that drafts (MTP): give the file as the draft model, too, to use it"
+            );
+        }
+        if model.n_vocab() == 0 || !(model.generates() || file.head.is_some()) {
             return Err(Error::target(gguf, "is no model that generates text"));
         }
         gpus.loaded(&layout.weights);
@@ -80,14 +94,55 @@ impl<'a> Loaded<'a> {
         let shared = shared.filter(|workers| workers.size() == count).map(Arc::clone);
         let workers = shared.map_or_else(|| Workers::team(count, &nodes), Ok).map_err(Error::Executor)?;
         let largest = gpus.largest_tensor(&layout.placement);
-        tell(format!("probing {}: are rows equal whatever shares a pass?", role.name()));
+        if file.head.is_none() {
+            tell(format!("probing {}: are rows equal whatever shares a pass?", role.name()));
+        }
         let found = Found::default();
         let mut loaded = Loaded { gguf, role, config, file, layout, model, workers, largest, found };
         loaded.probe(gpus)?;
         Ok(loaded)
     }
 
+    /// The head that a target's own file has, with this configuration.
+    pub(super) fn own_head(&self, config: &Config) -> Result<Loaded<'a>> {
+        let mut file = file::read(self.gguf)?;
+        file.head = Some(Head::Mtp);
+        let mut config = config.clone();
+        plan::settle_context(&mut config.engine, file.trained, false)?;
+        let mut head = Loaded {
+            gguf: self.gguf,
+            role: Role::Draft,
+            config,
+            file,
+            layout: Layout { weights: vec![0; self.layout.weights.len()], ..self.layout.clone() },
+            model: Arc::clone(&self.model),
+            workers: Arc::clone(&self.workers),
+            largest: self.largest,
+            found: Found::default(),
+        };
+        head.settle_head();
+        Ok(head)
+    }
+
+    /// What is known of a head, which computes nothing without its target. What it computes need not have equal bits.
+    fn settle_head(&mut self) {
+        // It is asked for whatever the target holds, and its KV is small.
+        self.config.speculative.draft_kv_fraction = 1.0;
+        let kv = kv_type(&self.config);
+        let layer = 2 * kv.bytes(self.file.kv_row);
+        self.found = Found { kv, token_bytes: layer as f64, ..Found::default() };
+    }
+
+    /// Its sequences carry a state: those of a head do not, whatever its target's do.
+    pub(super) fn is_stateful(&self) -> bool {
+        self.file.head.is_none() && self.model.is_recurrent()
+    }
+
     fn probe(&mut self, gpus: &Gpus) -> Result<()> {
+        if self.file.head.is_some() {
+            self.settle_head();
+            return Ok(());
+        }
         let (found, covered) = kernels::cover(|| self.look(gpus));
         self.found = found?;
         // The scans of models with a state have no kernel either.
@@ -151,12 +206,32 @@ impl<'a> Loaded<'a> {
         batch: u32,
         rollback: u32,
     ) -> Result<Context, String> {
+        Context::new(&self.model, &self.shape((kv, batch, rollback), plan)?, &self.workers)
+    }
+
+    /// The context of this head.
+    pub(super) fn context_of_head(
+        &self,
+        plan: &KvPlan,
+        batch: u32,
+        target: &Context,
+    ) -> Result<Context, String> {
+        // llama.cpp computes the scores of all tokens of a head's pass.
+        let shape = Shape { pass: HEAD_PASS_TOKENS, ..self.shape((self.found.kv, batch, 0), plan)? };
+        Context::of_head(&self.model, &shape, &self.workers, target)
+    }
+
+    fn shape<'b>(
+        &'b self,
+        (kv, batch, rollback): (KvType, u32, u32),
+        plan: &'b KvPlan,
+    ) -> Result<Shape<'b>, String> {
         let (cells, most) = (plan.cells, self.most_cells(kv));
         if u64::from(cells) > most {
             let why = format!("{cells} cells of {kv} are too large a tensor for the GPU, which takes {most}");
             return Err(why);
         }
-        let shape = Shape {
+        Ok(Shape {
             plan,
             batch,
             // A GPU is kept busy by more of them.
@@ -165,8 +240,7 @@ impl<'a> Loaded<'a> {
             paged: self.paged(),
             rollback,
             positions: &self.config.engine,
-        };
-        Context::new(&self.model, &shape, &self.workers)
+        })
     }
 
     /// Most cells of this type that the tensors of one layer may have.

@@ -20,6 +20,8 @@ mod gguf {
     pub(super) mod ffi;
 }
 mod gpus;
+mod head;
+mod heads;
 mod kernels;
 mod lay_out;
 mod loaded;
@@ -31,6 +33,7 @@ pub mod vocab;
 
 use crate::config::{Config, KvPlan, Numa};
 use crate::error::{Error, Result};
+use crate::exec::head::Drafting;
 use crate::exec::{Forward, Tell, cores, memory};
 use devices::Gpus;
 pub use gguf::ffi::quantize;
@@ -44,8 +47,8 @@ use std::path::Path;
 pub struct Opened {
     /// The engine.
     pub forward: Box<dyn Forward>,
-    /// The draft model, where one was asked for.
-    pub draft: Option<Box<dyn Forward>>,
+    /// What drafts, where that was asked for.
+    pub draft: Option<Drafting>,
     /// Where KV lives.
     pub plan: KvPlan,
     /// The model's own chat template.
@@ -78,12 +81,25 @@ pub fn open(gguf: &Path, config: &Config, draft: Option<(&Path, &Config)>, tell:
         Numa::Isolate => cores::this_node(&cores::nodes()).into_iter().for_each(|node| cores::bind(node)),
     }
     let mut gpus = Gpus::find();
-    let target = Loaded::load((gguf, config), Role::Target, &mut gpus, None, tell)?;
+    // The same file twice is a model and the head that it has; without one, a model that drafts for itself.
+    let own = draft.filter(|(draft, _)| is_same(draft, gguf)).map(|(_, config)| config);
+    let own = own.filter(|_| file::read(gguf).is_ok_and(|file| file.mtp > 0));
+    let target = Loaded::load((gguf, config, own.is_some()), Role::Target, &mut gpus, None, tell)?;
     gpus.log(&config.engine, &target.layout);
     let workers = Some(&target.workers);
-    let draft = draft.map(|draft| Loaded::load(draft, Role::Draft, &mut gpus, workers, tell));
+    let draft = draft.map(|(draft, config)| match own {
+        Some(config) => target.own_head(config),
+        None => Loaded::load((draft, config, false), Role::Draft, &mut gpus, workers, tell),
+    });
     let draft = draft.transpose().map_err(of_draft)?;
     Pair { target, draft, gpus }.open(free, tell)
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
 }
 
 /// An error of opening a target, as one of opening a draft model; one about a key stays that.

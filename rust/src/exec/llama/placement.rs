@@ -21,6 +21,8 @@ pub struct Placement {
     pub read: bool,
     /// Weights in host memory are locked there.
     pub locked: bool,
+    /// Layers for multi-token prediction are loaded, too.
+    pub mtp: bool,
     /// Layers that lie on devices, the output being one more; None = all.
     pub gpu_layers: Option<u32>,
     /// Shares of the devices in their order; empty = equal ones where layers are split, else by free memory.

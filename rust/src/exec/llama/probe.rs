@@ -254,7 +254,7 @@ mod tests {
                     }
                 }
             }
-            Ok(Rows { logits: self.rows.iter().map(|r| &r[..]).collect(), hidden: Vec::new() })
+            Ok(Rows { logits: self.rows.iter().map(|r| &r[..]).collect(), ..Rows::default() })
         }
     }
 

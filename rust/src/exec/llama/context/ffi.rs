@@ -1,10 +1,11 @@
-//! The calls of a context, and the threads that compute its passes. As in `llama::ffi`, every argument is checked before the
+//! The calls of a context. As in `llama::ffi`, every argument is checked before the
 //! call: a token, a position or a sequence that is not there is a bug of the caller's, and panics.
 
+use super::heads::States;
+use super::workers::ffi::{Pool, Workers};
 use super::{CELL_BLOCK, DecodeError, MAX_SEQUENCES, Shape};
 use crate::config::{KvHome, KvPlan, RopeScaling};
 use crate::exec::llama::ffi::{Model, logged, made};
-use crate::exec::llama::kernels::team::Team;
 use crate::exec::llama::pages::ffi::{Pages, laid_out};
 use crate::types::Token;
 use llama_cpp_sys_2 as sys;
@@ -12,90 +13,50 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Rounds of spinning (131,072 each) before a thread of ggml's that waits for the next pass sleeps.
-const POLL: u32 = 1;
-/// Most threads of a pool (`GGML_MAX_N_THREADS`).
-const MAX_THREADS: u32 = 512;
-
-/// Threads that compute passes. Contexts of one owner that compute in turns share them.
-pub enum Workers {
-    /// Our own, which share what there are kernels of ours for.
-    Team(Team),
-    /// ggml's own threads. They share every operation, and wait for each other after each one.
-    Pool(Pool),
+/// A context of the library's.
+pub(super) struct Raw {
+    context: NonNull<sys::llama_context>,
+    // Below: dropped after the context, which points into them.
+    workers: Arc<Workers>,
+    pub(super) model: Arc<Model>,
+    /// The target's, whose weights a head may compute with.
+    _target: Option<Arc<Raw>>,
 }
 
-impl Workers {
-    /// So many of our own, in turns on processors of these memory nodes.
-    ///
-    /// # Errors
-    /// Where they cannot be started.
-    pub fn team(threads: u32, nodes: &[Vec<usize>]) -> Result<Arc<Self>, String> {
-        let team = Team::new(threads.clamp(1, MAX_THREADS), nodes);
-        team.map(|team| Arc::new(Workers::Team(team)))
-            .map_err(|e| format!("cannot start {threads} threads: {e}"))
-    }
+// SAFETY: the library's context belongs to no thread.
+unsafe impl Send for Raw {}
+// SAFETY: only the context that made it computes with it. A head's reads of its target's which model it has, which never changes.
+unsafe impl Sync for Raw {}
 
-    /// So many of ggml's.
-    ///
-    /// # Errors
-    /// Where they cannot be started.
-    pub fn pool(threads: u32) -> Result<Arc<Self>, String> {
-        let threads = threads.clamp(1, MAX_THREADS);
-        // SAFETY: the parameters are the library's own defaults for this number of threads.
-        let pool = unsafe {
-            let mut params = sys::ggml_threadpool_params_default(threads.cast_signed());
-            params.poll = POLL;
-            sys::ggml_threadpool_new(&raw mut params)
-        };
-        let pool = NonNull::new(pool).ok_or_else(|| format!("cannot start {threads} threads"))?;
-        Ok(Arc::new(Workers::Pool(Pool { pool, threads })))
-    }
-
-    /// Threads.
-    pub fn size(&self) -> u32 {
-        match self {
-            Workers::Team(team) => u32::try_from(team.size()).unwrap_or(u32::MAX),
-            Workers::Pool(pool) => pool.threads,
-        }
+impl Raw {
+    pub(super) fn as_ptr(&self) -> *mut sys::llama_context {
+        self.context.as_ptr()
     }
 }
 
-/// Threads of ggml's.
-pub struct Pool {
-    pool: NonNull<sys::ggml_threadpool>,
-    threads: u32,
-}
-
-// SAFETY: a pool belongs to no thread, and the contexts that share it compute in turns (see `Context::new`).
-unsafe impl Send for Pool {}
-// SAFETY: as above; nothing is done through a shared reference but to attach it.
-unsafe impl Sync for Pool {}
-
-impl Drop for Pool {
+impl Drop for Raw {
     fn drop(&mut self) {
-        // SAFETY: made by `Workers::pool`, freed once; every context that uses it holds it alive.
-        unsafe { sys::ggml_threadpool_free(self.pool.as_ptr()) };
+        // SAFETY: made by `Context::make` and freed once, after the contexts that read its weights.
+        unsafe { sys::llama_free(self.context.as_ptr()) };
     }
 }
 
 /// A context, its threads and its batch.
 pub struct Context {
-    context: NonNull<sys::llama_context>,
+    pub(super) context: Arc<Raw>,
     memory: sys::llama_memory_t,
     /// Each token belongs to one sequence.
-    batch: sys::llama_batch,
+    pub(super) batch: sys::llama_batch,
     sequences: u32,
     shared: bool,
     hidden: bool,
+    pub(super) states: States,
     /// Where KV of sequences with cells of their own lies, if in pages.
     pub(in crate::exec::llama) pages: Pages,
-    // Below: dropped after the context, which points into them.
-    workers: Arc<Workers>,
-    model: Arc<Model>,
 }
 
-// SAFETY: the context may be used by one thread at a time, whichever; `&mut` and the missing `Sync` see to that.
+// SAFETY: the context may be used by one thread at a time, whichever; `&mut` and the missing `Sync` see to that. A head's and its
+// target's are used by one thread, or in turns.
 unsafe impl Send for Context {}
 
 impl Context {
@@ -105,23 +66,38 @@ impl Context {
     /// # Errors
     /// The library's reason, e.g. too little memory or a head size that `kv` cannot hold.
     pub fn new(model: &Arc<Model>, shape: &Shape<'_>, workers: &Arc<Workers>) -> Result<Self, String> {
+        Self::make(model, shape, workers, None)
+    }
+
+    /// One of a head, whose `target` it is used in turns with.
+    pub(super) fn make(
+        model: &Arc<Model>,
+        shape: &Shape<'_>,
+        workers: &Arc<Workers>,
+        target: Option<&Context>,
+    ) -> Result<Self, String> {
         let KvPlan { home, sequences, cells, .. } = *shape.plan;
         let shared = home == KvHome::Pool;
         if !(1..=MAX_SEQUENCES).contains(&sequences) || !(1..=u32::MAX / 2).contains(&cells) {
             return Err(format!("{sequences} sequences in {cells} cells are out of range"));
         }
-        let params = context_params(shape, workers);
-        // SAFETY: the model is alive; the parameters hold no pointers.
+        let target = target.map(|target| Arc::clone(&target.context));
+        let mut params = context_params(shape, workers);
+        if let Some(target) = &target {
+            (params.ctx_other, params.ctx_type) = (target.as_ptr(), model.head_type());
+        }
+        // SAFETY: the model is alive; the parameters point to nothing but the target's context, which this one holds.
         let make = || made(|| unsafe { sys::llama_init_from_model(model.0.as_ptr(), params) });
         let (context, mut pages) =
             if shape.paged { laid_out(model.n_swa(), make) } else { (make(), Pages::default()) };
-        let context = context?;
+        let (workers, model) = (Arc::clone(workers), Arc::clone(model));
+        let context = Arc::new(Raw { context: context?, workers, model, _target: target });
         if shared {
             // Cells of all sequences lie side by side: none has pages of its own.
             pages.tensors.clear();
         }
         let c = context.as_ptr();
-        if let Workers::Pool(Pool { pool, .. }) = &**workers {
+        if let Workers::Pool(Pool { pool, .. }) = &*context.workers {
             // SAFETY: both are alive, and the threads are dropped after the context.
             unsafe { sys::llama_attach_threadpool(c, pool.as_ptr(), pool.as_ptr()) };
         }
@@ -136,9 +112,8 @@ impl Context {
             sequences,
             shared,
             hidden: false,
+            states: States::default(),
             pages,
-            workers: Arc::clone(workers),
-            model: Arc::clone(model),
         })
     }
 
@@ -190,8 +165,8 @@ impl Context {
     pub fn computing(&self) -> u64 {
         // SAFETY: the context is alive, and the call only reads.
         let pass = unsafe { sys::llama_n_ubatch(self.context.as_ptr()) };
-        let unused =
-            u64::from(pass.saturating_sub(self.sequences)) * (self.model.n_vocab() * size_of::<f32>()) as u64;
+        let unused = u64::from(pass.saturating_sub(self.sequences))
+            * (self.context.model.n_vocab() * size_of::<f32>()) as u64;
         self.pages.computing.saturating_sub(unused)
     }
 
@@ -208,13 +183,14 @@ impl Context {
     /// Empties the batch.
     pub fn clear(&mut self) {
         self.batch.n_tokens = 0;
+        self.states.clear();
     }
 
     /// Appends a token to the batch, which must have room; `output`: its logits are wanted.
     pub fn push(&mut self, token: Token, position: u32, seq: u32, output: bool) {
         let (index, seq, position) = (self.pushed(), self.sequence(seq), self::position(position));
         assert!(
-            index < self.n_batch() && (token as usize) < self.model.n_vocab(),
+            index < self.n_batch() && (token as usize) < self.context.model.n_vocab(),
             "token {token} is the {index}th, or none"
         );
         let b = &mut self.batch;
@@ -227,6 +203,7 @@ impl Context {
             b.logits.add(index).write(output.into());
         }
         b.n_tokens += 1;
+        self.states.push();
     }
 
     /// Tokens in the batch.
@@ -240,10 +217,16 @@ impl Context {
     /// See [`DecodeError`].
     pub fn decode(&mut self) -> Result<(), DecodeError> {
         // SAFETY: `push` wrote so many entries of every list, and checked them; they are only read.
-        let decode = || logged(|| unsafe { sys::llama_decode(self.context.as_ptr(), self.batch) });
-        let (code, why) = match &*self.workers {
-            Workers::Team(team) => team.during(decode),
-            Workers::Pool(_) => decode(),
+        let batch = sys::llama_batch { embd: self.states.of_batch(), ..self.batch };
+        let decode = || logged(|| unsafe { sys::llama_decode(self.context.as_ptr(), batch) });
+        self.computed(decode)
+    }
+
+    /// Computes on the context's threads.
+    pub(super) fn computed(&self, compute: impl FnOnce() -> (i32, String)) -> Result<(), DecodeError> {
+        let (code, why) = match &*self.context.workers {
+            Workers::Team(team) => team.during(compute),
+            Workers::Pool(_) => compute(),
         };
         match code {
             0 => Ok(()),
@@ -258,14 +241,16 @@ impl Context {
         let index = i32::try_from(index).ok()?;
         // SAFETY: null, where the index is none of the batch's outputs, is checked. The row has `n_vocab` floats and stays
         // until the next decode, which needs `&mut`.
-        unsafe { row(sys::llama_get_logits_ith(self.context.as_ptr(), index), self.model.n_vocab()) }
+        unsafe { row(sys::llama_get_logits_ith(self.context.as_ptr(), index), self.context.model.n_vocab()) }
     }
 
     /// The hidden state of the batch's token `index`; None where it is no output or [`Context::want_hidden`] is off.
     pub fn hidden(&self, index: usize) -> Option<&[f32]> {
         let index = i32::try_from(index).ok().filter(|_| self.hidden)?;
         // SAFETY: as in `logits`, with `n_embd` floats.
-        unsafe { row(sys::llama_get_embeddings_ith(self.context.as_ptr(), index), self.model.n_embd()) }
+        unsafe {
+            row(sys::llama_get_embeddings_ith(self.context.as_ptr(), index), self.context.model.n_embd())
+        }
     }
 
     /// Whether the next decodes keep hidden states. While on, every token of a batch costs an output.
@@ -310,11 +295,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: both made by `new` and freed once.
-        unsafe {
-            sys::llama_batch_free(self.batch);
-            sys::llama_free(self.context.as_ptr());
-        }
+        // SAFETY: made by `make` and freed once.
+        unsafe { sys::llama_batch_free(self.batch) };
     }
 }
 
@@ -324,7 +306,7 @@ fn position(position: u32) -> i32 {
 
 /// # Safety
 /// A pointer that is not null points to `len` floats that outlive `'a`.
-unsafe fn row<'a>(start: *const f32, len: usize) -> Option<&'a [f32]> {
+pub(super) unsafe fn row<'a>(start: *const f32, len: usize) -> Option<&'a [f32]> {
     // SAFETY: the caller's promise.
     (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start, len) })
 }

@@ -1,8 +1,13 @@
 //! A model's context: KV cells, the batch, the threads.
 
 pub mod ffi;
+mod heads;
+mod workers {
+    pub(super) mod ffi;
+}
 
-pub use ffi::{Context, Workers};
+pub use ffi::Context;
+pub use workers::ffi::Workers;
 
 use crate::config::{EngineConfig, KvPlan};
 use llama_cpp_sys_2 as sys;
@@ -16,6 +21,9 @@ pub const CELL_BLOCK: u32 = 256;
 pub const PASS_TOKENS: u32 = 512;
 /// The same on GPUs.
 pub const GPU_PASS_TOKENS: u32 = 2048;
+
+/// The same of a head, which has room for a row of the whole vocabulary for each of them.
+pub const HEAD_PASS_TOKENS: u32 = 64;
 
 /// Type of K and V in the cache, by the library's numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -8,6 +8,8 @@ use crate::exec::llama::ffi::{c_path, init, logged, made, text};
 use crate::exec::llama::file;
 use llama_cpp_sys_2 as sys;
 use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
@@ -122,6 +124,23 @@ impl Metadata {
         // SAFETY: there are `len` such entries; each ends with NUL and lives as long as the context.
         let text = |i| unsafe { CStr::from_ptr(sys::gguf_get_arr_str(self.0.as_ptr(), number, i)) };
         (0..len).map(|i| text(i).to_owned().into_string().ok()).collect()
+    }
+
+    /// The numbers of a tensor of 64-bit integers in this file, which lies at `path`; None where it has none of this name and type.
+    pub(crate) fn numbers(&self, path: &Path, tensor: &str) -> Option<Vec<i64>> {
+        let (file, name) = (self.0.as_ptr(), CString::new(tensor).ok()?);
+        // SAFETY: the context is open, the name ends with NUL, and the number is one of a tensor.
+        let (start, bytes) = unsafe {
+            let number = sys::gguf_find_tensor(file, name.as_ptr());
+            if number < 0 || sys::gguf_get_tensor_type(file, number) != sys::GGML_TYPE_I64 {
+                return None;
+            }
+            let start = sys::gguf_get_data_offset(file) + sys::gguf_get_tensor_offset(file, number);
+            (start as u64, sys::gguf_get_tensor_size(file, number))
+        };
+        let mut data = vec![0; bytes];
+        File::open(path).ok()?.read_exact_at(&mut data, start).ok()?;
+        Some(data.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect())
     }
 
     /// Names and bytes of the tensors in this file.
