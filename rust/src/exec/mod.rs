@@ -19,11 +19,13 @@ pub mod cost;
 pub mod draft_model;
 mod draft_walk;
 mod drafter;
+mod earlier;
 pub mod helpers;
 #[cfg(feature = "llama")]
 pub mod llama;
 pub(crate) mod memory;
 pub mod mlp;
+mod ngrams;
 pub mod open;
 pub mod sampled;
 pub mod toy;
@@ -32,6 +34,7 @@ pub mod verify;
 
 pub use caps::{Caps, Copying, Info, Promise};
 pub use drafter::{Ask, Drafter, Drafters};
+pub use earlier::Circle;
 #[cfg(feature = "python")]
 pub(crate) use trtllm::install as install_trtllm;
 

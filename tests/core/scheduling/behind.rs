@@ -54,6 +54,8 @@ impl Bench {
             let (slot, sampler) = (Slot(*slot), &sampler);
             asks.push(Ask {
                 slot,
+                age: 0,
+                circle: (0, 0, 0),
                 known,
                 prompt: 1,
                 prediction: &[],

@@ -193,7 +193,7 @@ impl Cramped {
                 speculative.max_draft_len = Some(most);
                 speculative.sources = Some(vec![DraftSource::PromptLookup]);
                 speculative.prompt_lookup =
-                    PromptLookupConfig { min_ngram: 1, max_ngram: 3, max_draft_len: None };
+                    PromptLookupConfig { min_ngram: 1, max_ngram: 3, ..Default::default() };
             }
             Drafts::Forced { most, lookup } => {
                 speculative.max_draft_len = Some(most);
@@ -244,7 +244,7 @@ impl Cramped {
         let state = u8::from(state);
         let toy = format!("toy:context=90,kv={kv},step_tokens={step},blur={blur},stateful={state}");
         speculative.draft_model = Some(toy);
-        speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3, max_draft_len: None };
+        speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3, ..Default::default() };
     }
 
     /// The requests, with predictions where these are wanted; `answers` by request and choice.
