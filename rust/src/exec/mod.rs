@@ -12,6 +12,7 @@
 //! engine that its makers have given up.
 
 pub mod ahead;
+pub mod by_text;
 mod caps;
 #[cfg(feature = "llama")]
 mod cores;

@@ -7,6 +7,7 @@ mod model;
 mod trtllm;
 
 use super::ahead::Ahead;
+use super::by_text::{TextDrafter, VocabPair};
 use super::draft_model::DraftModel;
 use super::helpers::Helpers;
 #[cfg(feature = "llama")]
@@ -14,7 +15,7 @@ pub use super::llama::quantize;
 use super::mlp::MlpSpeculator;
 use super::sampled::Sampled;
 use super::toy::{Toy, ToyConfig, ToyFault};
-use super::{Drafter, Drafters, Forward, Info, Target, Tell};
+use super::{Caps, Drafter, Drafters, Forward, Info, Target, Tell};
 use crate::config::{Config, DraftSource};
 use crate::error::{Error, Result};
 use crate::request::Limits;
@@ -97,7 +98,7 @@ pub fn open(target: &str, config: &Config, tell: Tell<'_>) -> Result<Opened> {
 /// As [`open`].
 pub fn open_vocab(target: &str) -> Result<Arc<Vocab>> {
     match kind(target)? {
-        Kind::Toy(_) => Vocab::toy(),
+        Kind::Toy(options) => ToyConfig::parse(options)?.vocab(),
         Kind::Trtllm => trtllm::vocab(target),
         Kind::Checkpoint => checkpoint::vocab(target),
         #[cfg(feature = "llama")]
@@ -144,8 +145,8 @@ pub fn follow(target: &str, config: &Config) -> Result<()> {
 /// # Errors
 /// `Error::Invalid` naming the draft model where that is none of this kind.
 pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Result<Opened> {
-    let vocab = Vocab::toy()?;
-    let draft = config.speculative.draft_model().map(|name| -> Result<Box<dyn Forward>> {
+    let vocab = toy.vocab()?;
+    let draft = config.speculative.draft_model().map(|name| -> Result<Drafting> {
         let Ok(Kind::Toy(options)) = kind(name) else {
             let why = format!("{name} cannot draft for the weightless engine; name a toy");
             return Err(Error::invalid("speculative.draft_model", why));
@@ -153,7 +154,9 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
         let own = ToyConfig::parse(options)?;
         let kv = config.speculative.draft_kv(own.kv);
         let slots = if own.stateful > 0 { 2 * toy.slots } else { toy.slots };
-        Ok(Box::new(Toy::new(ToyConfig { slots, kv, ..own }, &vocab)))
+        let words = own.vocab()?;
+        let model = Box::new(Toy::new(ToyConfig { slots, kv, ..own }, &words));
+        Ok((model, VocabPair::new(&vocab, words)?))
     });
     let draft = draft.transpose()?;
     std::thread::sleep(Duration::from_millis(toy.load_ms));
@@ -167,9 +170,12 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     Ok(opened)
 }
 
+/// A draft model, and its vocabulary beside the target's, if it is another one.
+type Drafting = (Box<dyn Forward>, Option<VocabPair>);
+
 /// An engine that hands out logits, with its draft model, on so many threads, of which so many compute masks during a pass.
 fn of_logits(
-    (engine, draft): (Box<dyn Forward>, Option<Box<dyn Forward>>),
+    (engine, draft): (Box<dyn Forward>, Option<Drafting>),
     vocab: Arc<Vocab>,
     config: &Config,
     (threads, masks): (usize, usize),
@@ -177,12 +183,36 @@ fn of_logits(
     let helpers = Helpers::new(threads);
     let target = Box::new(Sampled::new(engine, masks, Arc::clone(&helpers), &config.speculative));
     let patience = Duration::from_millis(u64::from(config.engine.max_step_ms) / 4);
-    let draft = draft.map(|model| -> Box<dyn Drafter> {
-        Box::new(DraftModel::new(model, target.caps().n_vocab, patience, Arc::clone(&helpers)))
-    });
+    let draft = draft.map(|draft| drafter(draft, target.caps(), patience, &helpers)).transpose()?;
     let drafters = drafters(config, target.as_ref(), draft, &helpers)?;
     let info = info_of(target.as_ref(), &vocab, config);
     Ok(Opened { target, drafters, vocab, info })
+}
+
+/// What drafts by a model, with this patience for long gaps.
+///
+/// # Errors
+/// `Invalid` where the model has a state and another vocabulary.
+fn drafter(
+    (model, pair): Drafting,
+    target: &Caps,
+    patience: Duration,
+    helpers: &Arc<Helpers>,
+) -> Result<Box<dyn Drafter>> {
+    let (stateful, width, helpers) = (model.caps().stateful, model.caps().n_vocab, Arc::clone(helpers));
+    match pair {
+        None => Ok(Box::new(DraftModel::new(model, target.n_vocab, patience, helpers))),
+        Some(_) if stateful => {
+            let why = "has another vocabulary than the target and a recurrent state: the last words of a text are read again as \
+                       it grows, which a state cannot take back; give a draft model with the target's vocabulary, or one \
+                       without a state";
+            Err(Error::invalid("draft", why))
+        }
+        Some(pair) => {
+            let model = DraftModel::new(model, width, patience, helpers);
+            Ok(Box::new(TextDrafter::new(model, pair, target.slots, target.n_vocab)?))
+        }
+    }
 }
 
 /// The configured sources of drafts; but for what the grammar forces, none where the target cannot take back what it refuses.
