@@ -209,7 +209,6 @@ pub struct Limits {
     pub lacks: Lacks,
 }
 
-#[cfg(test)]
 impl Limits {
     /// Of a small engine with a vocabulary of so many tokens.
     pub(crate) fn small(n_vocab: usize) -> Self {

@@ -8,14 +8,15 @@ mod commit;
 pub mod odds;
 
 use crate::config::{self, DraftSource};
-use crate::exec::{Draft, Job, Score};
-use crate::grammar::{Compiled, Grammar};
+use crate::exec::{Circle, Draft, Job, Score};
+use crate::grammar::{Compiled, Grammar, GrammarSpec};
 use crate::request::Request;
 use crate::sampler::Sampler;
 use crate::text::TextOut;
 use crate::types::{Drafted, End, Event, RequestId, Slot, Token, Usage};
 use crate::vocab::Vocab;
 use odds::Acceptance;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,8 @@ pub struct Sequence {
     pub catches_up: Option<(bool, u32)>,
     spec: Arc<Request>,
     vocab: Arc<Vocab>,
+    /// The hash of its constraint, 0 for none.
+    constraint: u64,
     tokens: Vec<Token>,
     computed: u32,
     /// Prompt tokens after the first whose log-probabilities were told.
@@ -95,6 +98,7 @@ impl Sequence {
     ) -> Self {
         let sampler = Sampler::new(spec.clone(), id.1, seed, vocab.clone());
         let text = TextOut::new(vocab.clone(), spec.spec());
+        let constraint = spec.spec().grammar.as_ref().map_or(0, hash);
         let mut tokens = spec.spec().prompt.clone();
         if let Some(decide) = &spec.spec().decide {
             tokens.extend_from_slice(&decide.paths[id.1 as usize].tokens);
@@ -117,6 +121,7 @@ impl Sequence {
             tokens,
             spec,
             vocab,
+            constraint,
             computed: 0,
             scored: 0,
             decided: 0,
@@ -208,6 +213,12 @@ impl Sequence {
     pub fn scope(&self) -> (u64, u64) {
         let spec = self.spec.spec();
         (spec.client, spec.cache_salt)
+    }
+
+    /// From whose earlier outputs it may draft.
+    pub fn circle(&self) -> Circle {
+        let (client, salt) = self.scope();
+        (client, salt, self.constraint)
     }
 
     /// How urgent it is: lower first.
@@ -330,4 +341,11 @@ impl Sequence {
     pub fn last_event(&self, end: End) -> Event {
         Event { end: Some(end), ..self.event() }
     }
+}
+
+/// A number that is the same for equal constraints.
+fn hash(constraint: &GrammarSpec) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    format!("{constraint:?}").hash(&mut hasher);
+    hasher.finish().max(1)
 }

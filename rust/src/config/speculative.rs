@@ -310,10 +310,14 @@ pub struct PromptLookupConfig {
     /// Maximum draft length of this source; null = speculative.max_draft_len.
     #[schemars(range(min = 1, max = 64))]
     pub max_draft_len: Option<u32>,
+    /// Tokens of earlier outputs that are kept to look in, of all clients together, about 50 bytes each; 0 = none. Only
+    /// requests of the same API key and `cache_salt` with the same constraint look in them.
+    #[schemars(range(max = 16_777_216))]
+    pub history_tokens: u32,
 }
 
 impl Default for PromptLookupConfig {
     fn default() -> Self {
-        PromptLookupConfig { min_ngram: 2, max_ngram: 6, max_draft_len: None }
+        PromptLookupConfig { min_ngram: 2, max_ngram: 6, max_draft_len: None, history_tokens: 1 << 18 }
     }
 }

@@ -211,6 +211,7 @@ impl Engine {
     pub(super) fn disown(&mut self, sequence: &Sequence) {
         let others = self.reuses();
         self.store.disown((sequence.request, sequence.choice), others);
+        self.remember(sequence);
     }
 
     /// Puts stored KV into a slot; returns how many tokens it holds.

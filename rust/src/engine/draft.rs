@@ -43,7 +43,7 @@ impl Engine {
             if sequence.catches_up.is_some_and(|(yes, at)| yes || generated < at * 2) {
                 continue;
             }
-            let delays = self.drafters.models.iter().filter_map(|(source, drafter)| {
+            let delays = self.drafters.models.iter_mut().filter_map(|(source, drafter)| {
                 drafter.delay(job.slot, sequence.tokens()).map(|delay| (*source, delay))
             });
             let behind = delays.max_by(|a, b| a.1.total_cmp(&b.1));
@@ -102,6 +102,15 @@ impl Engine {
         for (index, job) in jobs {
             let planned = &mut running[*index].planned;
             (planned.found, planned.sources) = (job.draft.tokens.clone(), job.draft.sources.clone());
+        }
+    }
+
+    /// A sequence has ended: later ones of its circle may draft from its output.
+    pub(super) fn remember(&mut self, sequence: &Sequence) {
+        if let Some(ahead) = &mut self.drafters.ahead {
+            let (prompt, output) = sequence.tokens().split_at(sequence.prompt_len() as usize);
+            let output = if sequence.decides() { &[] } else { output };
+            ahead.end(sequence.age, sequence.circle(), (prompt, output));
         }
     }
 
@@ -251,6 +260,8 @@ fn ask<'a>(job: &'a mut Job, sequence: &'a Sequence, sources: &[DraftSource]) ->
     let Job { slot, draft, grammar, sampler, .. } = job;
     Ask {
         slot: *slot,
+        age: sequence.age,
+        circle: sequence.circle(),
         known: sequence.tokens(),
         prompt: sequence.prompt_len(),
         prediction: sequence.prediction(),

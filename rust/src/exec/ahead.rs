@@ -1,5 +1,5 @@
 //! Drafts that no model makes: what the grammar forces, what came next in the same state of the grammar before, what the
-//! client predicts, and what followed the same tokens before.
+//! client predicts, and what followed the same tokens before, in the text or in earlier outputs.
 //!
 //! One walk asks all of them for each token, the surest source first, and takes only tokens that the grammar allows. So one draft
 //! can hold a key that the schema forces, white space that came in earlier outputs, and a value from the prompt. The walk
@@ -7,12 +7,15 @@
 //!
 //! Predicted outputs are OpenAI's; prompt lookup decoding is Saxena's (2023).
 
+use super::earlier::{Circle, Earlier};
 use super::helpers::Helpers;
+use super::ngrams::Ngrams;
 use super::{Ask, Draft};
 use crate::config::{DraftSource, PromptLookupConfig, SpeculativeConfig};
 use crate::error::{Result, caught};
 use crate::grammar::{Cursor, Grammar};
 use crate::types::Token;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Tokens that must be as predicted before a draft goes on after an edit.
@@ -27,33 +30,67 @@ pub struct Ahead {
     width: usize,
     lookup: PromptLookupConfig,
     helpers: Arc<Helpers>,
+    /// The texts of sequences that run, by their numbers.
+    texts: HashMap<u64, Known>,
+    earlier: Earlier,
+}
+
+/// The text of a sequence, indexed.
+#[derive(Debug)]
+struct Known {
+    ngrams: Ngrams,
+    /// Tokens that are known; what is behind them was drafted.
+    len: usize,
 }
 
 impl Ahead {
     /// Drafts for a target whose rows have `width` tokens.
     pub fn new(config: &SpeculativeConfig, width: usize, helpers: Arc<Helpers>) -> Self {
-        Ahead { width, lookup: config.prompt_lookup.clone(), helpers }
+        let lookup = config.prompt_lookup.clone();
+        let earlier = Earlier::new(lookup.min_ngram as usize, lookup.history_tokens as usize);
+        Ahead { width, lookup, helpers, texts: HashMap::new(), earlier }
     }
 
     /// Makes the draft of each ask, which has none yet. Grammars are as before afterwards.
-    pub fn propose(&self, asks: &mut [Ask<'_>]) {
+    pub fn propose(&mut self, asks: &mut [Ask<'_>]) {
+        let fresh = || Known { ngrams: Ngrams::new(self.lookup.min_ngram as usize), len: 0 };
+        let mut texts: Vec<_> =
+            asks.iter().map(|ask| self.texts.remove(&ask.age).unwrap_or_else(fresh)).collect();
         let masked = |ask: &Ask<'_>| ask.grammar.as_ref().is_some_and(|grammar| !grammar.is_dormant());
-        let numbers = |ask: &Ask<'_>| ask.known.len() + if masked(ask) { self.width } else { 0 };
-        let numbers = asks.iter().map(numbers).sum();
-        self.helpers.each(numbers, asks.iter_mut(), &mut Vec::new(), |ask, ()| {
+        let new = |(ask, text): (&Ask<'_>, &Known)| {
+            ask.known.len().saturating_sub(text.len) + if masked(ask) { self.width } else { 0 }
+        };
+        let numbers = asks.iter().zip(&texts).map(new).sum();
+        let both = asks.iter_mut().zip(&mut texts);
+        self.helpers.each(numbers, both, &mut Vec::new(), |(ask, text), ()| {
             // What fails here, verifying meets again, and says so.
-            let _ = caught("drafting", || self.draft(ask));
+            let _ = caught("drafting", || self.draft(ask, text));
         });
+        self.texts.extend(asks.iter().map(|ask| ask.age).zip(texts));
     }
 
-    fn draft(&self, ask: &mut Ask<'_>) -> Result<()> {
-        let Ask { known, prompt, prediction, want, allows, grammar, draft, .. } = ask;
+    /// A sequence has ended. Others of its circle may draft from its `output`, which comes with the last tokens before it.
+    pub fn end(&mut self, age: u64, circle: Circle, (prompt, output): (&[Token], &[Token])) {
+        self.texts.remove(&age);
+        if !output.is_empty() {
+            let before = prompt.len().saturating_sub(self.lookup.max_ngram as usize);
+            self.earlier.add(circle, &[&prompt[before..], output].concat());
+        }
+    }
+
+    fn draft(&self, ask: &mut Ask<'_>, known: &mut Known) -> Result<()> {
+        let Ask { prompt, prediction, want, allows, grammar, draft, circle, .. } = ask;
+        let Known { ngrams, len } = known;
+        ngrams.cut(*len);
+        ask.known[*len..].iter().for_each(|token| ngrams.push(*token));
+        *len = ask.known.len();
         let mut cursor = grammar.as_deref_mut().map(Grammar::cursor);
         let mut text = Text {
-            tokens: known.to_vec(),
+            own: ngrams,
+            earlier: self.earlier.of(*circle),
             prompt: *prompt as usize,
             prediction,
-            ngram: (self.lookup.min_ngram as usize, self.lookup.max_ngram as usize),
+            longest: self.lookup.max_ngram as usize,
             followed: None,
             is_off: false,
         };
@@ -104,16 +141,26 @@ impl Ahead {
 
 /// What is known and drafted, and what it is compared with.
 struct Text<'a> {
-    tokens: Vec<Token>,
-    /// So many of them are the prompt.
+    own: &'a mut Ngrams,
+    /// Earlier outputs of its circle.
+    earlier: Option<&'a Ngrams>,
+    /// So many of the own tokens are the prompt.
     prompt: usize,
     prediction: &'a [Token],
-    /// Tokens of a match by prompt lookup, at least and at most.
-    ngram: (usize, usize),
-    /// The source that was found to go on with, and the place in its text.
-    followed: Option<(DraftSource, usize)>,
+    /// Most tokens of a match by prompt lookup.
+    longest: usize,
+    /// What was found to go on with, and the place in it.
+    followed: Option<(From, usize)>,
     /// The output is not where the prediction is: it is not looked for again within a draft.
     is_off: bool,
+}
+
+/// A text that may be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum From {
+    Prediction,
+    Own,
+    Earlier,
 }
 
 impl Text<'_> {
@@ -121,46 +168,62 @@ impl Text<'_> {
     /// stand. Of several such places the one with the longest match is taken, then the nearest to where the output would be
     /// without edits. So after an edit the draft begins again with the first few tokens that are as predicted.
     fn predicted(&mut self, may: impl Fn(Token) -> bool) -> Option<Token> {
-        let output = &self.tokens[self.prompt..];
+        let output = &self.own.tokens()[self.prompt..];
         let length = output.len();
         let lengths = (LEAST_PREDICTED.min(length), MOST_PREDICTED);
         let place = match self.followed {
-            Some((DraftSource::Prediction, at)) => Some(at),
+            Some((From::Prediction, at)) => Some(at),
             _ if self.prediction.is_empty() || self.is_off => return None,
             _ if length == 0 => Some(0),
             _ => found(self.prediction, output, (length, lengths), &may),
         };
         self.is_off = place.is_none();
-        self.follow(DraftSource::Prediction, place?, may)
+        self.follow(From::Prediction, place?, may)
     }
 
-    /// What followed the longest earlier occurrence of the last tokens; of equally long ones the latest. A text that repeats
-    /// itself at a short distance goes on repeating itself.
+    /// What followed the longest earlier occurrence of the last tokens, in the text or in earlier outputs; of equally long ones
+    /// the latest in the text. A text that repeats itself at a short distance goes on repeating itself.
     fn looked_up(&mut self, may: impl Fn(Token) -> bool) -> Option<Token> {
-        let at = match self.followed {
-            Some((DraftSource::PromptLookup, at)) => at,
-            _ => found(&self.tokens, &self.tokens, (self.tokens.len(), self.ngram), &may)?,
+        let (from, at) = match self.followed {
+            Some(followed @ (From::Own | From::Earlier, _)) => followed,
+            _ => self.repeated(&may)?,
         };
-        self.follow(DraftSource::PromptLookup, at, may)
+        self.follow(from, at, may)
     }
 
-    fn follow(&mut self, source: DraftSource, at: usize, may: impl Fn(Token) -> bool) -> Option<Token> {
-        let token = self.token(source, at).filter(|token| may(*token));
-        self.followed = token.map(|_| (source, at));
+    fn repeated(&self, may: impl Fn(Token) -> bool) -> Option<(From, usize)> {
+        let tail = self.own.tokens();
+        let own = self.own.find(tail, self.longest, &may);
+        let all = own.is_some_and(|(same, _)| same == self.longest);
+        let earlier = self.earlier.filter(|_| !all).and_then(|text| text.find(tail, self.longest, &may));
+        match (own, earlier) {
+            (Some((same, at)), other) if other.is_none_or(|(longer, _)| longer <= same) => {
+                Some((From::Own, at))
+            }
+            (_, earlier) => earlier.map(|(_, at)| (From::Earlier, at)),
+        }
+    }
+
+    fn follow(&mut self, from: From, at: usize, may: impl Fn(Token) -> bool) -> Option<Token> {
+        let token = self.token(from, at).filter(|token| may(*token));
+        self.followed = token.map(|_| (from, at));
         token
     }
 
-    /// The token at a place of the source's text.
-    fn token(&self, source: DraftSource, at: usize) -> Option<Token> {
-        let text = if source == DraftSource::Prediction { self.prediction } else { &self.tokens };
-        text.get(at).copied()
+    /// The token at a place of what may be followed.
+    fn token(&self, from: From, at: usize) -> Option<Token> {
+        match from {
+            From::Prediction => self.prediction.get(at).copied(),
+            From::Own => self.own.at(at),
+            From::Earlier => self.earlier.and_then(|text| text.at(at)),
+        }
     }
 
     /// Goes on with a token; what is followed stays so where it has the same one.
     fn push(&mut self, token: Token) {
-        let same = self.followed.filter(|(source, at)| self.token(*source, *at) == Some(token));
-        self.followed = same.map(|(source, at)| (source, at + 1));
-        self.tokens.push(token);
+        let same = self.followed.filter(|(from, at)| self.token(*from, *at) == Some(token));
+        self.followed = same.map(|(from, at)| (from, at + 1));
+        self.own.push(token);
     }
 }
 
@@ -193,12 +256,17 @@ fn found(
 mod tests {
     use super::*;
 
-    fn text<'a>(known: &[Token], prompt: usize, prediction: &'a [Token]) -> Text<'a> {
-        Text { tokens: known.to_vec(), prompt, prediction, ngram: (2, 3), followed: None, is_off: false }
+    fn indexed(known: &[Token]) -> Ngrams {
+        let mut ngrams = Ngrams::new(2);
+        known.iter().for_each(|token| ngrams.push(*token));
+        ngrams
     }
 
-    fn looked_up(known: &[Token], want: usize) -> Vec<Token> {
-        let mut text = text(known, 0, &[]);
+    fn text<'a>(own: &'a mut Ngrams, prediction: &'a [Token]) -> Text<'a> {
+        Text { own, earlier: None, prompt: 0, prediction, longest: 3, followed: None, is_off: false }
+    }
+
+    fn goes_on(mut text: Text<'_>, want: usize) -> Vec<Token> {
         let next = |_| {
             let next = text.looked_up(|_| true)?;
             text.push(next);
@@ -207,10 +275,31 @@ mod tests {
         (0..want).map_while(next).collect()
     }
 
+    fn looked_up(known: &[Token], want: usize) -> Vec<Token> {
+        goes_on(text(&mut indexed(known), &[]), want)
+    }
+
     fn place(output: &[Token], prediction: &[Token]) -> Option<usize> {
-        let mut text = text(output, 0, prediction);
+        let mut output = indexed(output);
+        let mut text = text(&mut output, prediction);
         text.predicted(|_| true)?;
         text.followed.map(|(_, at)| at)
+    }
+
+    #[test]
+    fn an_earlier_output_is_followed_where_it_matches_longer() {
+        let mut outputs = indexed(&[1, 2, 3, 4]);
+        outputs.gap();
+        [5, 2, 3, 6, 7].iter().for_each(|token| outputs.push(*token));
+        let of = |known: &[Token]| {
+            let mut own = indexed(known);
+            goes_on(Text { earlier: Some(&outputs), ..text(&mut own, &[]) }, 5)
+        };
+        assert_eq!(of(&[5, 2, 3]), [6, 7]);
+        // It ends where the output did.
+        assert_eq!(of(&[1, 2, 3]), [4]);
+        assert_eq!(of(&[2, 3, 9, 2, 3]), [9, 2, 3, 9, 2]);
+        assert_eq!(of(&[2, 3, 9, 5, 2, 3]), [6, 7]);
     }
 
     #[test]
@@ -235,17 +324,19 @@ mod tests {
     #[test]
     fn what_may_not_come_is_no_match() {
         let known = [1, 2, 3, 1, 2, 4, 1, 2];
-        assert_eq!(text(&known, 0, &[]).looked_up(|_| true), Some(4));
-        assert_eq!(text(&known, 0, &[]).looked_up(|token| token != 4), Some(3));
-        assert_eq!(text(&known, 0, &[]).looked_up(|token| token > 4), None);
+        let mut known = indexed(&known);
+        assert_eq!(text(&mut known, &[]).looked_up(|_| true), Some(4));
+        assert_eq!(text(&mut known, &[]).looked_up(|token| token != 4), Some(3));
+        assert_eq!(text(&mut known, &[]).looked_up(|token| token > 4), None);
     }
 
     #[test]
     fn another_source_may_go_along() {
-        let mut text = text(&[1, 2, 3, 4, 5, 1, 2], 0, &[]);
+        let mut known = indexed(&[1, 2, 3, 4, 5, 1, 2]);
+        let mut text = text(&mut known, &[]);
         assert_eq!(text.looked_up(|_| true), Some(3));
         text.push(3);
-        assert_eq!(text.followed, Some((DraftSource::PromptLookup, 3)));
+        assert_eq!(text.followed, Some((From::Own, 3)));
         text.push(9);
         assert_eq!((text.followed, text.looked_up(|_| true)), (None, None));
     }

@@ -283,7 +283,7 @@ impl Drafter for DraftModel {
         self.settle(copied);
     }
 
-    fn delay(&self, slot: Slot, known: &[Token]) -> Option<f64> {
+    fn delay(&mut self, slot: Slot, known: &[Token]) -> Option<f64> {
         let start = self.held[slot.index()].same(known, &[]);
         let gap = known.len() - start;
         let work = Work { chunk: gap as f64, cells: cells(start as f64, gap as f64), ..Work::default() };

@@ -6,7 +6,7 @@
 use super::Ask;
 use crate::config::{Acceptance, DraftSource};
 use crate::error::{Result, caught};
-use crate::grammar::{Cursor, Grammar};
+use crate::grammar::{Cursor, Grammar, Next};
 use crate::sampler::{Purpose, Scratch};
 use crate::types::Token;
 
@@ -85,6 +85,22 @@ impl<'a, 'b> Walk<'a, 'b> {
         })
     }
 
+    /// Whether what may come next is as `wanted`, or anything may; else the walk is over.
+    pub(super) fn next_is(&mut self, wanted: impl FnOnce(&Next) -> bool) -> bool {
+        self.guarded(|walk| {
+            let Some(cursor) = &mut walk.cursor else { return Ok(true) };
+            let at = walk.ask.draft.tokens.len();
+            walk.ask.draft.fill(at, cursor, walk.width)?;
+            Ok(!cursor.is_ended() && wanted(&walk.ask.draft.masks[at]))
+        })
+    }
+
+    /// Adds a token that may come; else the walk is over.
+    pub(super) fn add(&mut self, token: Token) -> bool {
+        let may = self.want > 0 && self.next_is(|next| next.allows(token));
+        may && self.guarded(|walk| walk.take(token))
+    }
+
     /// Draws from this row; the draft may end with it. Ids that only one side has are never drawn.
     pub(super) fn draw(&mut self, row: &[f32], scratch: &mut Scratch) {
         let row = &row[..row.len().min(self.width)];
@@ -138,8 +154,18 @@ impl<'a, 'b> Walk<'a, 'b> {
         (self.len() + self.want) as u64
     }
 
+    /// Tokens that may still be added.
+    pub(super) fn wants(&self) -> usize {
+        self.want
+    }
+
+    /// The tokens known and drafted, from the last one on.
+    pub(super) fn before(&self) -> impl Iterator<Item = &Token> {
+        self.ask.draft.tokens.iter().rev().chain(self.ask.known.iter().rev())
+    }
+
     /// The tokens known and drafted.
-    pub(super) fn text(&self) -> impl Iterator<Item = &Token> {
+    pub(super) fn text(&self) -> impl Iterator<Item = &Token> + Clone {
         self.ask.known.iter().chain(&self.ask.draft.tokens)
     }
 }

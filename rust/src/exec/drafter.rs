@@ -2,6 +2,7 @@
 
 use super::ahead::Ahead;
 use super::cost::Work;
+use super::earlier::Circle;
 use super::{Draft, Round};
 use crate::config::DraftSource;
 use crate::grammar::Grammar;
@@ -14,6 +15,10 @@ use std::time::Duration;
 pub struct Ask<'a> {
     /// Where the target holds its KV; a drafter that holds something for it may use the same number.
     pub slot: Slot,
+    /// The number of the sequence: no other has it.
+    pub age: u64,
+    /// From whose earlier outputs it may draft.
+    pub circle: Circle,
     /// All known tokens of the sequence, prompt and output, of which its job computes the last.
     pub known: &'a [Token],
     /// What earlier sources drafted after `known`. The drafter adds to its tokens, and to its masks where it has them.
@@ -59,7 +64,7 @@ pub trait Drafter: Send {
     fn copy(&mut self, _from: Slot, _to: Slot, _len: u32) {}
     /// Seconds, about, that it needs once before it can draft after `known`, 0 where that is not known yet; None where
     /// it is ready.
-    fn delay(&self, _slot: Slot, _known: &[Token]) -> Option<f64> {
+    fn delay(&mut self, _slot: Slot, _known: &[Token]) -> Option<f64> {
         None
     }
     /// Rows and seconds of passes that a probe at start measured; see [`Cost::new`](super::cost::Cost::new).

@@ -11,6 +11,7 @@
 //! other things: a job for which it has nothing yet comes back without tokens, and is the same in the next step (`external`).
 
 pub mod ahead;
+pub mod by_text;
 mod caps;
 #[cfg(feature = "llama")]
 mod cores;
@@ -18,6 +19,7 @@ pub mod cost;
 pub mod draft_model;
 mod draft_walk;
 mod drafter;
+mod earlier;
 mod external;
 pub mod head;
 pub mod helpers;
@@ -25,6 +27,7 @@ pub mod helpers;
 pub mod llama;
 pub(crate) mod memory;
 pub mod mlp;
+mod ngrams;
 pub mod open;
 pub mod sampled;
 pub mod toy;
@@ -33,6 +36,7 @@ pub mod verify;
 
 pub use caps::{Caps, Copying, Info, Promise};
 pub use drafter::{Ask, Drafter, Drafters};
+pub use earlier::Circle;
 #[cfg(feature = "python")]
 pub(crate) use external::install as install_external;
 #[cfg(feature = "python")]

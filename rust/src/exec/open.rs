@@ -7,6 +7,7 @@ mod model;
 mod trtllm;
 
 use super::ahead::Ahead;
+use super::by_text::{TextDrafter, VocabPair};
 use super::draft_model::DraftModel;
 use super::head::{Drafting, HeadDrafter};
 use super::helpers::Helpers;
@@ -15,7 +16,7 @@ pub use super::llama::quantize;
 use super::mlp::MlpSpeculator;
 use super::sampled::Sampled;
 use super::toy::{Toy, ToyConfig, ToyFault};
-use super::{Drafter, Drafters, Forward, Info, Target, Tell};
+use super::{Caps, Drafter, Drafters, Forward, Info, Target, Tell};
 use crate::config::{Backend, Config, DraftSource};
 use crate::error::{Error, Result};
 use crate::request::Limits;
@@ -116,7 +117,7 @@ pub fn open(target: &str, config: &Config, tell: Tell<'_>) -> Result<Opened> {
 /// As [`open`].
 pub fn open_vocab(target: &str) -> Result<Arc<Vocab>> {
     match kind(target)? {
-        Kind::Toy(_) => Vocab::toy(),
+        Kind::Toy(options) => ToyConfig::parse(options)?.vocab(),
         Kind::Trtllm => trtllm::vocab(target),
         Kind::Checkpoint => checkpoint::vocab(target),
         #[cfg(feature = "llama")]
@@ -164,8 +165,8 @@ pub fn follow(target: &str, config: &Config) -> Result<()> {
 /// # Errors
 /// `Error::Invalid` naming the draft model where that is none of this kind.
 pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Result<Opened> {
-    let vocab = Vocab::toy()?;
-    let draft = config.speculative.draft_model().map(|name| -> Result<Drafting> {
+    let vocab = toy.vocab()?;
+    let draft = config.speculative.draft_model().map(|name| -> Result<Beside> {
         let Ok(Kind::Toy(options)) = kind(name) else {
             let why = format!("{name} cannot draft for the weightless engine; name a toy");
             return Err(Error::invalid("speculative.draft_model", why));
@@ -173,7 +174,9 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
         let own = ToyConfig::parse(options)?;
         let kv = config.speculative.draft_kv(own.kv);
         let slots = if own.stateful > 0 { 2 * toy.slots } else { toy.slots };
-        Ok(Drafting::Model(Box::new(Toy::new(ToyConfig { slots, kv, ..own }, &vocab))))
+        let words = own.vocab()?;
+        let model = Box::new(Toy::new(ToyConfig { slots, kv, ..own }, &words));
+        Ok((Drafting::Model(model), VocabPair::new(&vocab, words)?))
     });
     let draft = draft.transpose()?;
     std::thread::sleep(Duration::from_millis(toy.load_ms));
@@ -187,9 +190,12 @@ pub fn open_toy(toy: ToyConfig, config: &Config, fault: Option<ToyFault>) -> Res
     Ok(opened)
 }
 
+/// What drafts beside a target, and its vocabulary beside the target's, if it is another one.
+type Beside = (Drafting, Option<VocabPair>);
+
 /// An engine that hands out logits, with its draft model, on so many threads, of which so many compute masks during a pass.
 fn of_logits(
-    (engine, draft): (Box<dyn Forward>, Option<Drafting>),
+    (engine, draft): (Box<dyn Forward>, Option<Beside>),
     vocab: Arc<Vocab>,
     config: &Config,
     (threads, masks): (usize, usize),
@@ -197,16 +203,41 @@ fn of_logits(
     let helpers = Helpers::new(threads);
     let target = Box::new(Sampled::new(engine, masks, Arc::clone(&helpers), &config.speculative));
     let patience = Duration::from_millis(u64::from(config.engine.max_step_ms) / 4);
-    let (width, shared) = (target.caps().n_vocab, Arc::clone(&helpers));
-    let draft = draft.map(|draft| -> Box<dyn Drafter> {
-        match draft {
-            Drafting::Model(model) => Box::new(DraftModel::new(model, width, patience, shared)),
-            Drafting::Head(head) => Box::new(HeadDrafter::new(head, width, shared)),
-        }
-    });
+    let draft = draft.map(|draft| drafter(draft, target.caps(), patience, &helpers)).transpose()?;
     let drafters = drafters(config, target.as_ref(), draft, &helpers)?;
     let info = info_of(target.as_ref(), &vocab, config);
     Ok(Opened { target, drafters, vocab, info })
+}
+
+/// What drafts by a model, with this patience for long gaps.
+///
+/// # Errors
+/// `Invalid` where a head, or a model with a state, has another vocabulary.
+fn drafter(
+    (draft, pair): Beside,
+    target: &Caps,
+    patience: Duration,
+    helpers: &Arc<Helpers>,
+) -> Result<Box<dyn Drafter>> {
+    let (refuse, helpers) = (|why: &str| Err(Error::invalid("draft", why)), Arc::clone(helpers));
+    match (draft, pair) {
+        (Drafting::Head(head), None) => Ok(Box::new(HeadDrafter::new(head, target.n_vocab, helpers))),
+        (Drafting::Head(_), Some(_)) => refuse(
+            "has another vocabulary than the target, whose tokens a head reads; give the target's own head",
+        ),
+        (Drafting::Model(model), None) => {
+            Ok(Box::new(DraftModel::new(model, target.n_vocab, patience, helpers)))
+        }
+        (Drafting::Model(model), Some(_)) if model.caps().stateful => refuse(
+            "has another vocabulary than the target and a recurrent state: the last words of a text are read again as it grows, \
+             which a state cannot take back; give a draft model with the target's vocabulary, or one without a state",
+        ),
+        (Drafting::Model(model), Some(pair)) => {
+            let width = model.caps().n_vocab;
+            let model = DraftModel::new(model, width, patience, helpers);
+            Ok(Box::new(TextDrafter::new(model, pair, target.slots, target.n_vocab)?))
+        }
+    }
 }
 
 /// The configured sources of drafts; but for what the grammar forces, none where the target cannot take back what it refuses.

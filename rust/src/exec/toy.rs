@@ -7,8 +7,9 @@
 use super::{Caps, Copying, ExecError, Forward, Kv, Promise, Rows, Run};
 use crate::error::{Error, Result};
 use crate::types::{Slot, Token};
-use crate::vocab::Vocab;
+use crate::vocab::{Vocab, VocabOptions};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Shape of a weightless engine; written `toy:slots=4,context=64,kv=160` as a target.
@@ -41,6 +42,8 @@ pub struct ToyConfig {
     pub enough: u64,
     /// Above 0: a slot can be cut by so many tokens at most, or to nothing.
     pub window: u32,
+    /// Above 0: it has other tokens than toys have, and most of the same text.
+    pub other_tokens: u64,
     /// Above 0: a slot carries a state: it can be cut to nothing only, and copied as a whole.
     pub stateful: u64,
 }
@@ -61,6 +64,7 @@ impl Default for ToyConfig {
             token_bytes: 0,
             enough: u64::MAX,
             window: 0,
+            other_tokens: 0,
             stateful: 0,
         }
     }
@@ -83,6 +87,23 @@ impl ToyConfig {
             *option = number.into();
         }
         serde_json::from_value(config).map_err(|why| wrong(format!("toy options: {why}")))
+    }
+
+    /// Its vocabulary.
+    ///
+    /// # Errors
+    /// None.
+    pub fn vocab(&self) -> Result<Arc<Vocab>> {
+        if self.other_tokens == 0 {
+            return Vocab::toy();
+        }
+        let bytes = (0..=255).rev().map(|byte| vec![byte]);
+        let pairs =
+            ["th", "the", " a", "an", "\": \"", "\"}", "in", "<|im_start|>", "<|im_end|>", "<|other|>"];
+        let tokens: Vec<_> = bytes.chain(pairs.map(|text| text.as_bytes().to_vec())).map(Some).collect();
+        let n = tokens.len() as Token;
+        let options = VocabOptions { eog: vec![n - 2], ..VocabOptions::default() };
+        Vocab::from_tokens(tokens, &[n - 3, n - 2, n - 1], None, &options)
     }
 }
 

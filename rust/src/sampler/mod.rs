@@ -13,7 +13,7 @@ mod scores;
 
 use crate::error::{Error, Result};
 use crate::grammar::Next;
-use crate::request::{Fault, Request, RequestSpec, Sampling};
+use crate::request::{Fault, Limits, Request, RequestSpec, Sampling};
 use crate::types::{Token, TokenLogprob};
 use crate::vocab::Vocab;
 use candidates::{Candidate, Tempered};
@@ -109,6 +109,17 @@ impl Sampler {
             generated: HashMap::new(),
             prompt: prompt.into(),
         }
+    }
+
+    /// One that takes the likeliest token of each row, whatever was asked for.
+    ///
+    /// # Errors
+    /// None with a vocabulary that has tokens.
+    pub fn greedy(vocab: Arc<Vocab>) -> Result<Self> {
+        let spec = serde_json::json!({"prompt": [0], "sampling": {"temperature": 0.0}});
+        let spec = serde_json::from_value(spec).map_err(|why| Error::Executor(why.to_string()))?;
+        let request = Request::new(spec, &Limits::small(vocab.len()))?;
+        Ok(Sampler::new(Arc::new(request), 0, 0, vocab))
     }
 
     /// Draws the token that follows the `ahead` tokens (accepted in this round, not committed yet).

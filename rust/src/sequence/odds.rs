@@ -70,10 +70,11 @@ impl Acceptance {
         }
     }
 
-    /// Takes that a model drew so many of the tokens that it drafted in a round.
+    /// Takes that a model drew so many tokens for those that it drafted in a round: fewer where a grammar forced some, more
+    /// where its own are shorter, or the last ones were not to be drafted.
     pub fn learn_drawn(&mut self, drafted: u32, drawn: u32) {
-        self.drafted += f64::from(drafted);
-        self.drawn += f64::from(drawn.min(drafted));
+        self.drafted += f64::from(drafted.max(1));
+        self.drawn += f64::from(drawn);
     }
 
     /// Passes of the model for each token that it drafts.

@@ -27,6 +27,8 @@ fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
     let mut draft = Draft::default();
     let ask = Ask {
         slot: Slot(0),
+        age: 0,
+        circle: (0, 0, 0),
         known: &[],
         prompt: 0,
         prediction: &[],
@@ -39,7 +41,7 @@ fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
         late: false,
     };
     let config = SpeculativeConfig::default();
-    let ahead = Ahead::new(&config, bench.vocab.len(), Helpers::new(1));
+    let mut ahead = Ahead::new(&config, bench.vocab.len(), Helpers::new(1));
     ahead.propose(&mut [ask]);
     draft
 }

@@ -5,6 +5,7 @@ use super::world::{Observed, World};
 use llgtrt::config::DraftSource;
 use llgtrt::exec::draft_model::DraftModel;
 use llgtrt::exec::helpers::Helpers;
+use llgtrt::exec::open::open_toy;
 use llgtrt::exec::toy::{Toy, ToyConfig};
 use llgtrt::exec::{Ask, Draft, Drafter, Forward, Run};
 use llgtrt::request::{Limits, Request};
@@ -54,6 +55,8 @@ impl Bench {
             let (slot, sampler) = (Slot(*slot), &sampler);
             asks.push(Ask {
                 slot,
+                age: 0,
+                circle: (0, 0, 0),
                 known,
                 prompt: 1,
                 prediction: &[],
@@ -229,4 +232,14 @@ fn a_draft_model_with_a_state_drafts_as_much() {
     };
     let (plain, stateful) = (drafted("toy:blur=40"), drafted("toy:blur=40,stateful=1"));
     assert!(plain.0 > 0 && plain.0 < plain.1 && plain == stateful, "{plain:?} {stateful:?}");
+}
+
+/// The last words of a text are read again as it grows.
+#[test]
+fn a_draft_model_with_a_state_must_have_the_tokens_of_the_target() {
+    let mut world = World::default();
+    world.config.speculative.draft_model = Some("toy:other_tokens=1,stateful=1".into());
+    world.config.speculative.sources = Some(vec![DraftSource::DraftModel]);
+    let refused = open_toy(world.toy, &world.config, None).map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("another vocabulary than the target and a recurrent state"), "{refused}");
 }

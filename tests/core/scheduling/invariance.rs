@@ -76,6 +76,11 @@ enum Drafts {
         forced: bool,
         lookup: bool,
     },
+    /// A model with other tokens, which drafts text, after what is named.
+    Text {
+        most: u32,
+        lookup: bool,
+    },
     /// A speculator that guesses at random.
     Speculator {
         most: u32,
@@ -106,6 +111,7 @@ fn drafts() -> impl Strategy<Value = Drafts> {
         2 => (1u32..9, 2usize..20).prop_map(|(most, edit)| Drafts::Prediction { most, edit }),
         3 => (1u32..9, blur(), any::<bool>(), any::<bool>(), prop::bool::weighted(0.25))
             .prop_map(|(most, blur, state, forced, lookup)| Drafts::Model { most, blur, state, forced, lookup }),
+        2 => (1u32..9, any::<bool>()).prop_map(|(most, lookup)| Drafts::Text { most, lookup }),
         2 => (1u32..9, any::<bool>()).prop_map(|(most, forced)| Drafts::Speculator { most, forced }),
         3 => (1u32..9, blur(), any::<bool>(), 2usize..20, any::<bool>())
             .prop_map(|(most, blur, state, edit, model_first)| Drafts::All { most, blur, state, edit, model_first }),
@@ -174,7 +180,8 @@ impl Cramped {
         };
         config.engine.max_step_ms = self.max_step_ms;
         // Guesses at random would be left out.
-        config.speculative.adaptive = self.adaptive && !matches!(self.drafts, Drafts::Speculator { .. });
+        let at_random = matches!(self.drafts, Drafts::Speculator { .. } | Drafts::Text { .. });
+        config.speculative.adaptive = self.adaptive && !at_random;
         config.speculative.sources = Some(Vec::new());
         self.draft(&mut config.speculative);
         let oracle = match self.drafts {
@@ -193,7 +200,7 @@ impl Cramped {
                 speculative.max_draft_len = Some(most);
                 speculative.sources = Some(vec![DraftSource::PromptLookup]);
                 speculative.prompt_lookup =
-                    PromptLookupConfig { min_ngram: 1, max_ngram: 3, max_draft_len: None };
+                    PromptLookupConfig { min_ngram: 1, max_ngram: 3, ..Default::default() };
             }
             Drafts::Forced { most, lookup } => {
                 speculative.max_draft_len = Some(most);
@@ -206,24 +213,8 @@ impl Cramped {
                 speculative.max_draft_len = Some(most);
                 speculative.sources = Some(vec![DraftSource::Prediction]);
             }
-            Drafts::Model { most, blur, state, forced, lookup } => {
-                let model = (DraftSource::DraftModel, true);
-                speculative.sources =
-                    chain([(DraftSource::Forced, forced), (DraftSource::PromptLookup, lookup), model]);
-                self.draft_with_a_model(speculative, (most, blur, state));
-            }
-            Drafts::All { most, blur, state, model_first, .. } => {
-                speculative.mlp_speculator = Some(speculator());
-                speculative.sources = chain([
-                    (DraftSource::Forced, true),
-                    (DraftSource::Grammar, true),
-                    (DraftSource::Prediction, true),
-                    (DraftSource::PromptLookup, true),
-                    (DraftSource::DraftModel, model_first),
-                    (DraftSource::MlpSpeculator, true),
-                    (DraftSource::DraftModel, !model_first),
-                ]);
-                self.draft_with_a_model(speculative, (most, blur, state));
+            Drafts::Model { .. } | Drafts::Text { .. } | Drafts::All { .. } => {
+                self.draft_with_a_model(speculative)
             }
             Drafts::Speculator { most, forced } => {
                 speculative.max_draft_len = Some(most);
@@ -236,15 +227,48 @@ impl Cramped {
 }
 
 impl Cramped {
-    fn draft_with_a_model(&self, speculative: &mut SpeculativeConfig, (most, blur, state): (u32, u32, bool)) {
+    fn draft_with_a_model(&self, speculative: &mut SpeculativeConfig) {
+        match self.drafts {
+            Drafts::Model { most, blur, state, forced, lookup } => {
+                let model = (DraftSource::DraftModel, true);
+                speculative.sources =
+                    chain([(DraftSource::Forced, forced), (DraftSource::PromptLookup, lookup), model]);
+                self.name_a_model(speculative, most, &format!("blur={blur},stateful={}", u8::from(state)));
+            }
+            Drafts::Text { most, lookup } => {
+                speculative.sources = chain([
+                    (DraftSource::Forced, true),
+                    (DraftSource::Grammar, lookup),
+                    (DraftSource::PromptLookup, lookup),
+                    (DraftSource::DraftModel, true),
+                ]);
+                self.name_a_model(speculative, most, "other_tokens=1");
+            }
+            Drafts::All { most, blur, state, model_first, .. } => {
+                speculative.mlp_speculator = Some(speculator());
+                speculative.sources = chain([
+                    (DraftSource::Forced, true),
+                    (DraftSource::Grammar, true),
+                    (DraftSource::Prediction, true),
+                    (DraftSource::PromptLookup, true),
+                    (DraftSource::DraftModel, model_first),
+                    (DraftSource::MlpSpeculator, true),
+                    (DraftSource::DraftModel, !model_first),
+                ]);
+                self.name_a_model(speculative, most, &format!("blur={blur},stateful={}", u8::from(state)));
+            }
+            _ => {}
+        }
+    }
+
+    fn name_a_model(&self, speculative: &mut SpeculativeConfig, most: u32, model: &str) {
         speculative.max_draft_len = Some(most);
         speculative.draft_kv_fraction = self.draft_kv;
         // No more room than the target has: it fails where more is held.
         let (kv, step) = (self.kv, self.step_tokens);
-        let state = u8::from(state);
-        let toy = format!("toy:context=90,kv={kv},step_tokens={step},blur={blur},stateful={state}");
+        let toy = format!("toy:context=90,kv={kv},step_tokens={step},{model}");
         speculative.draft_model = Some(toy);
-        speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3, max_draft_len: None };
+        speculative.prompt_lookup = PromptLookupConfig { min_ngram: 1, max_ngram: 3, ..Default::default() };
     }
 
     /// The requests, with predictions where these are wanted; `answers` by request and choice.

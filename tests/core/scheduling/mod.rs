@@ -10,6 +10,7 @@ mod faults;
 mod invariance;
 mod leaks;
 mod lengths;
+mod lookup;
 mod neighbours;
 mod oracle;
 mod prefixes;

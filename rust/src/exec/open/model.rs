@@ -4,6 +4,7 @@ use super::files::{end_tokens, read, sampled};
 use super::{Opened, of_logits};
 use crate::config::{self, Config};
 use crate::error::{Error, Result};
+use crate::exec::by_text::VocabPair;
 use crate::exec::{Tell, llama};
 use crate::vocab::{Vocab, VocabOptions};
 use std::path::{Path, PathBuf};
@@ -56,9 +57,8 @@ pub(super) fn open(target: &str, config: &Config, tell: Tell<'_>) -> Result<Open
     let name = config.speculative.draft_model();
     let draft = name.map(|name| find_draft(name, config)).transpose()?;
     let vocab = vocab(target)?;
-    if let Some(name) = name {
-        vocab.check_draft(&*self::vocab(name).map_err(llama::of_draft)?)?;
-    }
+    let pair = |name| VocabPair::new(&vocab, self::vocab(name).map_err(llama::of_draft)?);
+    let pair = name.map(pair).transpose()?.flatten();
     let draft = draft.as_ref().map(|(gguf, config)| (gguf.as_path(), config));
     let model = llama::open(&gguf, config, draft, tell)?;
     // Masks overlap the forward pass on cores that it leaves free: one at least where it is on GPUs.
@@ -69,7 +69,8 @@ pub(super) fn open(target: &str, config: &Config, tell: Tell<'_>) -> Result<Open
     let masks = config.engine.mask_threads.unwrap_or_else(spare);
     let computing = model.threads;
     let threads = ((computing + masks) as usize, masks as usize);
-    let mut opened = of_logits((model.forward, model.draft), vocab, config, threads)?;
+    let mut opened =
+        of_logits((model.forward, model.draft.map(|draft| (draft, pair))), vocab, config, threads)?;
     opened.info.plan = Some(model.plan);
     opened.info.threads = computing;
     opened.info.summary = model.summary;

@@ -84,6 +84,8 @@ pub(super) fn open(target: &str, config: &Config) -> Result<Opened> {
     let trtllm::Opened { target: engine, drafter, lacks } = trtllm::open(&pair, config)?;
     let mut effective = config.clone();
     effective.speculative.sources = Some(trtllm::sources(&pair, config));
+    // Its rows depend on the drafts beside them, and so would answers on earlier ones.
+    effective.speculative.prompt_lookup.history_tokens = 0;
     let info = info_of(engine.as_ref(), &vocab, config);
     let mut limits = info.limits;
     limits.max_prompt = limits.max_prompt.min(folders.target.max_input_len);
