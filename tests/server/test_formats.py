@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import tarfile
 from collections import Counter
 from pathlib import Path, PurePosixPath
@@ -72,10 +73,29 @@ def test_random_calls(name: str, tmp_path: Path) -> None:
     with serving("toy:context=16384", config={"server": {"chat_template": str(file)}}) as server:
         server.wait_ready()
         outcomes, wrong = asyncio.run(call_all(server, functions()))
+        check_others(server)
     print(name, dict(outcomes))
     assert not wrong
     # Some templates cannot write such functions into a prompt.
     assert outcomes["called"] >= (COUNT - outcomes["not written"]) * 0.8, outcomes
+
+
+def check_others(server: Server) -> None:
+    """Text with calls, and answers by a constraint, alone and in the place of calls."""
+    tools = [{"type": "function", "function": {"name": "get", "parameters": {"type": "object"}}}]
+    body = {"messages": [{"role": "user", "content": "walk"}], "tools": tools, "temperature": 1.5, "seed": 1}
+    constrained = {"regex": "[0-9]{3}"}
+    given: list[dict[str, Any]] = [{}, {"tool_choice": "none"}, {"tools": None, **constrained}, constrained]
+    for more in given:
+        answer = server.http.post("/v1/chat/completions", json={**body, **more, "max_tokens": 400})
+        if answer.status_code == 400:
+            assert answer.json()["error"]["param"] == "messages", answer.text
+            continue
+        choice = answer.json()["choices"][0]
+        assert answer.status_code == 200, answer.text
+        if more is given[2]:
+            content = choice["message"]["content"]
+            assert re.fullmatch("[0-9]{3}", content), (more, content)
 
 
 async def call_all(server: Server, cases: list[tuple[str, Any]]) -> tuple[Counter[str], list[Any]]:

@@ -16,7 +16,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from llgtrt.openai.formats import FORMATS, MARKERS, Format, Parameters, type_of
+from llgtrt.openai.formats import MARKERS, Format, Parameters, type_of
+from llgtrt.openai.known import FORMATS
 from llgtrt.openai.signs import ABSENT, UNKNOWN, UNLEARNED
 from llgtrt.templates import ASK, ChatTemplate, RenderError
 

@@ -258,10 +258,29 @@ def template_options(body: schema.ChatRequest) -> dict[str, Any]:
         thinks = body.reasoning_effort != "none" if thinks is None else thinks
     if thinks is not None:
         own = dict.fromkeys(THINKING, thinks) | own
+    told = _documents(body)
+    own = {name: value for name, value in own.items() if name != "documents"}
+    if told:
+        own["documents"] = told
     return own | {
         "add_generation_prompt": wants,
         "continue_final_message": bool(body.continue_final_message),
     }
+
+
+def _documents(body: schema.ChatRequest) -> list[dict[str, Any]]:
+    """The documents, which may stand among the variables of the chat template, too.
+
+    Raises:
+        ApiError: they are there twice, or are no objects.
+    """
+    at = "chat_template_kwargs.documents"
+    own = (body.chat_template_kwargs or {}).get("documents") or []
+    if body.documents and own:
+        raise invalid(at, f"{at}: excludes documents; leave one out")
+    if not isinstance(own, list) or not all(isinstance(one, dict) for one in own):
+        raise invalid(at, f"{at}: must be a list of objects")
+    return body.documents or own
 
 
 THINKING = ("enable_thinking", "thinking")
@@ -275,7 +294,7 @@ def thinking_budget(body: schema.ChatRequest) -> int | None:
     return None if most == -1 else most
 
 
-_RESERVED = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
+_RESERVED = ("messages", "tools", "add_generation_prompt", "continue_final_message")
 
 
 def logprobs(body: schema.Common) -> int | None:

@@ -109,7 +109,7 @@ pub struct Limit {
 
 /// How calls are written: `open`, then for each call `before`, the function's name, `between`, the arguments and `after`, with `separator`
 /// between two calls, then `close`. These texts may contain special tokens. `{id}`, `{index}` and `{ws}` stand for an id, a number
-/// and white space that the model chooses.
+/// and white space that the model chooses, and `{name}` in `between` for the function's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calls {
@@ -122,6 +122,9 @@ pub struct Calls {
     pub before: String,
     /// Between a name and the arguments.
     pub between: String,
+    /// Other texts that may stand there.
+    #[serde(default)]
+    pub betweens: Vec<String>,
     /// Behind the arguments.
     pub after: String,
     /// Between two calls; None: there is one call only.
@@ -130,12 +133,16 @@ pub struct Calls {
     /// Behind the last call.
     #[serde(default)]
     pub close: String,
-    /// How the text begins that is there already: a beginning of `open` and `before`.
+    /// How the text begins that is there already: a beginning of `open` and `before`. If there is one function and one call, its
+    /// name and what follows may be there, too.
     #[serde(default)]
     pub begun: String,
     /// What the output may be instead; no sections.
     #[serde(default)]
     pub or: Option<GrammarSpec>,
+    /// Before that.
+    #[serde(default)]
+    pub lead: String,
     /// How arguments are written one by one; None: they are one JSON object.
     #[serde(default)]
     pub parameters: Option<Parameters>,
@@ -300,10 +307,17 @@ impl Section {
 }
 
 impl Calls {
+    /// A function's name and the text behind it, in each way.
+    pub(crate) fn named(&self, tool: &Tool) -> impl Iterator<Item = String> {
+        let texts = std::iter::once(&self.between).chain(&self.betweens);
+        texts.map(|text| format!("{}{}", tool.name, text.replace("{name}", &tool.name)))
+    }
+
     /// The texts around names and arguments.
     pub fn texts(&self) -> Vec<&str> {
         let separator = self.separator.as_deref().unwrap_or_default();
         let mut texts = vec![&*self.open, &self.before, &self.between, &self.after, separator, &self.close];
+        texts.extend(self.betweens.iter().chain([&self.lead]).map(String::as_str));
         if let Some(Parameters { before, between, after, separator, .. }) = &self.parameters {
             texts.extend([&**before, after, separator]);
             texts.extend(between.values().map(String::as_str));

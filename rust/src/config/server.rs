@@ -71,6 +71,13 @@ pub enum ToolFormat {
     Functools,
     /// `<|tool_call_begin|>functions.name:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`: Kimi K2.
     Kimi,
+    /// Kimi K3's tags, with a tag for each argument.
+    #[serde(rename = "kimi_k3")]
+    KimiK3,
+    /// `>>>name`, line break, `{…}`: Functionary 3.2.
+    Functionary,
+    /// A message to the function, with a tag for each argument: Muse Glimmer.
+    Muse,
     /// `<|tool_call_start|>[name(key="value")]<|tool_call_end|>`: LFM2.
     Python,
     /// `{"name": …, "arguments": …}`.
