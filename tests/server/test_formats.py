@@ -7,6 +7,8 @@ import json
 import os
 import random
 import re
+import subprocess
+import sys
 import tarfile
 from collections import Counter
 from pathlib import Path, PurePosixPath
@@ -78,6 +80,64 @@ def test_random_calls(name: str, tmp_path: Path) -> None:
     assert not wrong
     # Some templates cannot write such functions into a prompt.
     assert outcomes["called"] >= (COUNT - outcomes["not written"]) * 0.8, outcomes
+
+
+DESCRIBED: dict[str, dict[str, Any]] = {
+    "tags": {
+        "open": "<calls>\n",
+        "before": '<call name="',
+        "between": '">',
+        "after": "\n</call>",
+        "close": "\n</calls>",
+        "parameters": {"before": "\n<arg ", "between": ">", "after": "</arg>"},
+    },
+    "values with their types": {
+        "before": "@",
+        "between": "(",
+        "after": ")",
+        "separator": ", ",
+        "parameters": {
+            "before": "",
+            "between": {
+                **dict.fromkeys(("null", "boolean", "number", "array", "object"), " := "),
+                "string": " := text ",
+            },
+            "after": "",
+            "separator": ", ",
+            "quote": "%%",
+            "nested": True,
+        },
+    },
+    "JSON": {"before": "call ", "between": "#{id} ", "after": " end", "resumes": True},
+}
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_random_calls_in_a_described_format(name: str) -> None:
+    with serving("toy:context=16384", config={"server": {"tool_format": DESCRIBED[name]}}) as server:
+        server.wait_ready()
+        outcomes, wrong = asyncio.run(call_all(server, functions()))
+        check_others(server)
+    print(name, dict(outcomes))
+    assert not wrong
+    assert outcomes["called"] >= COUNT * 0.8, outcomes
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"before": "<"}, "server.tool_format: Object missing required field `between`"),
+        ("hermse", 'server.tool_format: must be one of "auto", "hermes"'),
+        (5, "or an object, not 5"),
+    ],
+)
+def test_a_format_that_cannot_be_used_is_refused_at_start(tmp_path: Path, given: Any, told: str) -> None:
+    file = tmp_path / "runtime.json"
+    file.write_text(json.dumps({"server": {"tool_format": given}}))
+    command = [sys.executable, "-m", "llgtrt", "serve", "toy", "--port", "0", "--runtime-config", str(file)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert ended.returncode == 2
+    assert told in ended.stderr
 
 
 def check_others(server: Server) -> None:

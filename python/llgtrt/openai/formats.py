@@ -51,6 +51,13 @@ class Parameters:
         """A parameter the way a model writes it."""
         return f"{self.before}{name}{self.between[type_of(value)]}{self._value(value)}{self.after}"
 
+    def core(self) -> dict[str, Any]:
+        """The texts as the core's grammar has them."""
+        texts = dataclasses.asdict(self)
+        # To the core, it is a part of the string.
+        del texts["cdata"]
+        return texts
+
     def _value(self, value: Any) -> str:
         match value:
             case str() if self.raw:
@@ -179,10 +186,7 @@ class Format:
         texts = {name: getattr(self, name) for name in names}
         if self.parameters is None:
             return {**texts, "parameters": None}
-        of_each = dataclasses.asdict(self.parameters)
-        # To the core, it is a part of the string.
-        del of_each["cdata"]
-        return {**texts, "parameters": of_each}
+        return {**texts, "parameters": self.parameters.core()}
 
 
 def type_of(value: Any) -> str:

@@ -43,7 +43,7 @@ class Reply:
     @property
     def bound(self) -> bool:
         """Nothing of the answer is free text."""
-        constrained = self.constraint is not None and not structural.is_free(self.constraint)
+        constrained = self.constraint is not None and not structural.begins_free(self.constraint)
         return constrained or (self.tools is not None and self.tools.mode == "required")
 
     def core(self) -> Any:
@@ -170,9 +170,11 @@ class Reply:
     def _constrained(self, at: int) -> list[Json]:
         """A constrained answer, perhaps with calls in its place."""
         tools = self.tools
-        if structural.is_free(self.constraint):
-            return structural.shifted(self.constraint, at)
         lead = self._lead
+        if structural.is_free(self.constraint):
+            before = lead and not structural.begins_free(self.constraint)
+            opening = [_bound({"text": lead}, at + 1)] if before else []
+            return [*opening, *structural.shifted(self.constraint, at + len(opening))]
         if tools is not None and tools.called:
             begun = self._begun(self._behind.head)
             answer = {"lead": lead, "or": self.constraint}

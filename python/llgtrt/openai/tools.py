@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from llgtrt.openai import hints, schema
-from llgtrt.openai.arguments import Types, types
+from llgtrt.openai.arguments import Types, mixed, types
 from llgtrt.openai.custom import INPUT, as_function
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.formats import Format, instructions
@@ -83,7 +83,7 @@ class Tools:
                 "name": tool.function.name,
                 "schema": _parameters(tool.function),
                 "at": f"/{where}/{i}/{self._path(tool.function.name)}",
-                "types": _mixed(known[tool.function.name]),
+                "types": mixed(known[tool.function.name]),
             }
             for i, tool in enumerate(self.functions)
             if tool.function.name in self.names
@@ -114,11 +114,6 @@ class Tools:
             for tool in self.functions
             if tool.function.name in self.names
         }
-
-
-def _mixed(known: Types) -> dict[str, list[str]]:
-    """The types of parameters that are strings or something else."""
-    return {name: sorted(of) for name, of in known.items() if "string" in of and len(of) > 1}
 
 
 def tools(body: schema.ChatRequest) -> Tools | None:

@@ -43,7 +43,12 @@ def messages(body: schema.ChatRequest) -> list[dict[str, Any]]:
     """The messages as chat templates know them: `role`, `content`, and what else they have."""
     if not body.messages:
         raise invalid("messages", "messages: must have at least one")
-    return [_message(m, f"messages[{i}]") for i, m in enumerate(body.messages)]
+    made = [_message(m, f"messages[{i}]") for i, m in enumerate(body.messages)]
+    for i, message in enumerate(made):
+        if message["role"] == "tool" and not any("tool_calls" in before for before in made[:i]):
+            at = f"messages[{i}]"
+            raise invalid(at, f"{at}: is the result of a call, but no message before it has tool_calls")
+    return made
 
 
 def _message(message: schema.Message, at: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ mod server;
 mod speculative;
 #[cfg(test)]
 mod tests;
+mod tool_format;
 mod trtllm;
 
 pub use engine::{EngineConfig, GenerationConfig, KvCacheType, KvLayout, Numa, RopeScaling};
@@ -25,6 +26,7 @@ pub use print::print;
 pub use sampling::SamplingDefaults;
 pub use server::{AccessLog, LogFormat, ServerConfig, UnknownFields};
 pub use speculative::{Acceptance, AcceptanceKey, DraftSource, PromptLookupConfig, SpeculativeConfig};
+pub use tool_format::{ToolFormat, ToolFormats};
 pub use trtllm::TrtllmConfig;
 
 use crate::error::Result;

@@ -3,7 +3,7 @@
 use super::calls::calls;
 use super::common::{Bench, Dice};
 use llgtrt::error::Error;
-use llgtrt::grammar::spec::{Calls, Limit, Section, Tool, Trigger};
+use llgtrt::grammar::spec::{Limit, Section, Tool, Trigger};
 use llgtrt::grammar::{Grammar, GrammarSpec, Next};
 use llgtrt::types::Token;
 use proptest::test_runner::{Config, TestRunner};

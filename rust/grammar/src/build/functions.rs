@@ -101,7 +101,10 @@ pub(super) fn build(builder: &Builder, calls: &Calls, budget: &Budget) -> Result
 }
 
 /// The grammar of a function's arguments.
-fn arguments(
+///
+/// # Errors
+/// What cannot be enforced.
+pub(super) fn arguments(
     builder: &Builder,
     (tool, parameters): (&Tool, Option<&Parameters>),
     budget: &Budget,
