@@ -135,6 +135,15 @@ def test_formats_of_formats(toy: Server, wanted: dict[str, Any], pattern: str) -
         assert re.fullmatch(pattern, text), text
 
 
+def test_json_in_tags_is_styled(toy: Server) -> None:
+    schema = {"type": "object", "properties": {"n": {"const": [1, 2]}}, "required": ["n"]}
+    tag = of("tag", begin="<f", content=of("json_schema", json_schema=schema), end=">")
+    free = of("triggered_tags", triggers=["<f"], tags=[tag], at_least_one=True, stop_after_first=True)
+    for wanted in (tag, free):
+        style = {"json_style": {"whitespace": "compact"}, "logit_bias": {str(ord("<")): 9, str(ord("f")): 9}}
+        assert content(toy, **form(**wanted), **style, seed=1, max_tokens=2000).endswith('<f{"n":[1,2]}>')
+
+
 def test_the_other_names(toy: Server) -> None:
     tag = json.dumps({"type": "structural_tag", "format": NEW[1]})
     for fields in ({"structured_outputs": {"structural_tag": tag}}, {"structural_tag": tag}):

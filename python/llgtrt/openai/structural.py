@@ -5,7 +5,7 @@ vLLM and SGLang take two forms: `structures` with `triggers`, and XGrammar's `fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -154,6 +154,18 @@ def _free(triggers: list[Json], may_end: bool) -> Json:
 def is_free(constraint: Any) -> bool:
     """Whether an answer under this constraint may contain free text."""
     return isinstance(constraint, dict) and "sections" in constraint
+
+
+def each(constraint: Any, change: Callable[[Any], Any]) -> Any:
+    """The constraint with its grammar changed, or that of each of its sections."""
+    if not is_free(constraint):
+        return change(constraint)
+    return {
+        "sections": [
+            {"bound": {**one["bound"], "grammar": change(one["bound"]["grammar"])}} if "bound" in one else one
+            for one in constraint["sections"]
+        ]
+    }
 
 
 def begins_free(constraint: Any) -> bool:

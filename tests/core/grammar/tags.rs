@@ -139,6 +139,12 @@ fn what_cannot_stand_within_others_is_refused() {
     for (spec, why) in [
         (json!({"sequence": [one, recursive]}), "cannot stand within another"),
         (json!({"or": []}), "at least one"),
+        (json!({"sequence": [{"regex": ".*"}, {"json_schema": "{}"}]}), "unclear where it ends"),
+        (json!({"sequence": [{"regex": "[0-9]+"}, {"json_schema": "{}"}]}), "unclear where it ends"),
+        (
+            json!({"sequence": [{"regex": "a+"}, {"or": [one, {"json_schema": "{}"}]}]}),
+            "unclear where it ends",
+        ),
         (json!({"repeat": {"grammar": one, "least": 3, "most": 2}}), "min to max"),
         (json!({"repeat": {"grammar": one, "least": 0, "most": 100_000}}), "min to max"),
         (json!({"up_to": {"ends": [" "]}}), "needs an end"),

@@ -8,10 +8,22 @@ use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::gbnf::Dialect;
 use crate::spec::{GrammarSpec, Tag, Tags};
+use crate::written::base::goes_on;
 use crate::written::expr::Expr;
 use crate::written::{Line, Symbol, Written};
 use crate::{schema, tags, texts};
+use serde_json::Value;
 
+/// What JSON of each type begins with, behind white space.
+const FIRST: [(&str, &str); 7] = [
+    ("object", "{"),
+    ("array", "["),
+    ("string", "\""),
+    ("number", "-0123456789"),
+    ("integer", "-0123456789"),
+    ("boolean", "tf"),
+    ("null", "n"),
+];
 /// Most repetitions that are counted.
 const MAX_REPEAT: u32 = 10_000;
 
@@ -97,13 +109,58 @@ fn sequence(builder: &Builder, list: &[GrammarSpec], all: &mut Written, budget: 
         match regular(builder, one, budget)? {
             Some(expr) => run.push(expr),
             None => {
-                line.extend(terminal(Expr::concat(run.drain(..)), all));
+                let before = Expr::concat(run.drain(..));
+                check_end(&before, &first(one))?;
+                line.extend(terminal(before, all));
                 line.extend(symbols(builder, one, all, budget)?);
             }
         }
     }
     line.extend(terminal(Expr::concat(run), all));
     Ok(line)
+}
+
+/// Refuses an expression that the lexer would go on with where the next part begins with a text of `first`.
+fn check_end(before: &Expr, first: &Expr) -> Result<()> {
+    let why = "it is unclear where it ends, since what follows could be part of it: let it exclude the first character of that";
+    match before {
+        Expr::Text(_) => Ok(()),
+        _ if *first == Expr::NOTHING => Ok(()),
+        _ => match goes_on(before, first) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(refuse("regex", why)),
+            Err(e) => Err(refuse("regex", &e)),
+        },
+    }
+}
+
+/// The characters that a part may begin with that is no regular expression.
+fn first(spec: &GrammarSpec) -> Expr {
+    let begin = |text: &str| text.chars().next().map_or_else(Expr::character, |c| Expr::Text(c.into()));
+    match spec {
+        GrammarSpec::JsonObject => of_json(OBJECT),
+        GrammarSpec::JsonSchema(source) => of_json(source),
+        GrammarSpec::Styled { grammar, .. } => first(grammar),
+        GrammarSpec::Tags(tags) => Expr::any(tags.tags.iter().map(|tag| begin(&tag.begin))),
+        GrammarSpec::Sequence(list) => list.first().map_or_else(Expr::character, first),
+        GrammarSpec::Or(list) => Expr::any(list.iter().map(first)),
+        GrammarSpec::Repeat { grammar, least: 1.., .. } => first(grammar),
+        GrammarSpec::Text(text) => begin(text),
+        _ => Expr::character(),
+    }
+}
+
+/// The characters that JSON of a schema may begin with, as far as its `type` says it.
+fn of_json(source: &str) -> Expr {
+    let schema: Value = serde_json::from_str(source).unwrap_or_default();
+    let may_be = |name: &str| match &schema["type"] {
+        Value::String(of) => of == name,
+        Value::Array(list) => list.iter().any(|of| of == name),
+        _ => true,
+    };
+    let firsts = FIRST.iter().filter(|(name, _)| may_be(name)).map(|(_, first)| *first);
+    let each = std::iter::once(" \t\r\n").chain(firsts).flat_map(str::chars);
+    Expr::any(each.map(|c| Expr::Text(c.into())))
 }
 
 fn terminal(expr: Expr, all: &mut Written) -> Line {
