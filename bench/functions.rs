@@ -50,11 +50,13 @@ fn time(core: &Core, tools: Vec<Tool>, parameters: Option<Parameters>) -> Result
         open: String::new(),
         before: "{\"name\": \"".to_owned(),
         between: "\", \"arguments\": ".to_owned(),
+        betweens: Vec::new(),
         after: "}".to_owned(),
         separator: None,
         close: String::new(),
         begun: String::new(),
         or: None,
+        lead: String::new(),
         parameters,
         except: None,
     };

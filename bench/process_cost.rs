@@ -42,6 +42,7 @@ fn serve(_: &str, _: &Config, inbox: Receiver<Command>, sink: &mut dyn FnMut(Fro
         begin: None,
         chat_template: None,
         tool_use_template: None,
+        rag_template: None,
     };
     sink(FromEngine::Ready(Box::new(info)));
     while let Ok(Command::Submit(id, request)) = inbox.recv() {

@@ -40,7 +40,7 @@ const RUST_ORDER: &[&str] = &[
 #[rustfmt::skip]
 const PYTHON_ORDER: &[&str] = &[
     "baseline", "interpreter", "_core", "logs", "flags", "rank", "settings", "files", "demo", "models", "mpi", "hub",
-    "templates", "prompt", "engine", "engine_child", "metrics", "openai", "reference", "grammar", "vllm_plugin", "engines", "trtllm", "llm", "client", "__init__", "run", "build", "check", "calibrate",
+    "templates", "prompt", "engine", "engine_child", "metrics", "openai", "reference", "grammar", "vllm_plugin", "engines", "trtllm", "client", "offline", "llm", "__init__", "run", "build", "check", "calibrate",
     "connection", "page", "spans", "app", "serve", "start", "inside", "batch", "chat", "chat_inside", "cli", "cluster", "__main__",
 ];
 

@@ -86,7 +86,7 @@ class Client:
         more = {"temperature": temperature, "model": model}
         body = {"state": state, "questions": questions, **{n: v for n, v in more.items() if v is not None}}
         answers = self._post(PAGE, body)["answers"]
-        return {name: _answer(told) for name, told in answers.items()}
+        return {name: answer_of(told) for name, told in answers.items()}
 
     def _post(self, page: str, body: Any) -> Any:
         kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
@@ -114,7 +114,8 @@ def _message(text: bytes) -> str | None:
         return None
 
 
-def _answer(told: Mapping[str, Any]) -> Answer:
+def answer_of(told: Mapping[str, Any]) -> Answer:
+    """An answer of `/v1/systemone`."""
     match told["type"]:
         case "choice":
             return ChoiceAnswer(told["choice"], told["probabilities"], told["confidence"])

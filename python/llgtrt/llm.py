@@ -18,11 +18,13 @@ import msgspec
 from tqdm import tqdm
 
 from llgtrt import _core, templates
+from llgtrt.client import Answer
+from llgtrt.offline import POLL_MS, Decider, opened
 from llgtrt.openai import schema, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError
 from llgtrt.prompt import Vocabulary
-from llgtrt.settings import Names, Settings, StartError, given, load, merged, named
+from llgtrt.settings import Names, StartError, given, merged, named
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -30,9 +32,6 @@ if TYPE_CHECKING:
 Prompt = str | Mapping[str, Any]
 """A text, or `{"prompt": text}`, or `{"prompt_token_ids": ids}`."""
 Message = dict[str, Any]
-
-_POLL_MS = 1000
-"""How long one look at the engine waits; only so that a signal is noticed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,7 +194,7 @@ class LLM:
         own = {"engine": given({"seed": seed}), "server": given({"chat_template": chat_template})}
         overrides = merged(overrides, {name: keys for name, keys in own.items() if keys})
         self._core: _core.Engine | None = None
-        settings, self._core = _opened(model, runtime_config, merged(overrides, config or {}))
+        settings, self._core = opened(model, runtime_config, merged(overrides, config or {}))
         self._vocabulary = Vocabulary(self._core)
         self._count = 0
         try:
@@ -204,6 +203,7 @@ class LLM:
             # Fields of SamplingParams that the configuration sets.
             self.sampling_defaults = settings.sampling
             self._context: int = info["limits"]["context"]
+            self._settings = settings
         except StartError as e:
             self.close()
             raise ValueError(str(e)) from e
@@ -263,6 +263,24 @@ class LLM:
             except (ApiError, templates.RenderError) as e:
                 raise ValueError(f"conversation {i}: {e}") from e
         return self._run(read, sampling_params, use_tqdm)
+
+    def decide(
+        self,
+        state: str | Mapping[str, Any] | list[Any],
+        questions: Mapping[str, Mapping[str, Any]],
+        *,
+        temperature: float | None = None,
+    ) -> dict[str, Answer]:
+        """Answers typed questions about a state, by their names, as `Client.decide` does.
+
+        Raises:
+            ValueError: a field is refused; the message names it.
+            RuntimeError: the engine failed, or the LLM was closed.
+        """
+        if self._core is None:
+            raise RuntimeError("the LLM was closed")
+        decider = Decider(self._core, self._template, self._settings)
+        return decider.decide({"state": state, "questions": questions, "temperature": temperature})
 
     def get_default_sampling_params(self) -> SamplingParams:
         """What configuration and `generation_config.json` say, in place of the usual defaults."""
@@ -357,7 +375,7 @@ class LLM:
             if running and self._core is not None:
                 poll.register(self._core.fileno(), select.POLLIN)
             while running and self._core is not None:
-                poll.poll(_POLL_MS)
+                poll.poll(POLL_MS)
                 for event in self._core.drain():
                     result = running.get(event.request)
                     if result is None:
@@ -371,25 +389,3 @@ class LLM:
                     yield result
         finally:
             self._cancel(running)
-
-
-def _opened(
-    model: str, runtime_config: str | None, overrides: Mapping[str, Any]
-) -> tuple[Settings, _core.Engine]:
-    """The loaded engine; errors as `LLM` says."""
-    try:
-        settings = load(model, runtime_config, dict(overrides))
-        templates.check(settings)
-        core = _core.Engine(settings.target, settings.config, None)
-    except (StartError, _core.InvalidRequest) as e:
-        raise ValueError(str(e)) from e
-    poll = select.poll()
-    poll.register(core.fileno(), select.POLLIN)
-    while core.state()[0] == "loading":
-        poll.poll(_POLL_MS)
-        core.drain()
-    state, why = core.state()
-    if state != "ready":
-        core.close()
-        raise (ValueError if state == "failed" else RuntimeError)(why)
-    return settings, core

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from llgtrt import _core
-from llgtrt.templates import ASK, ChatTemplate, Message, RenderError
+from llgtrt.templates import ASK, NAMED, ChatTemplate, Message, RenderError
 
 Parts = list[tuple[str, bool]]
 """Texts, and whether the text of special tokens in them stands for those tokens."""
@@ -89,10 +89,10 @@ class Vocabulary:
         rendered = template.render(messages, options)
         tokens = self.encode([(rendered, True)])
         risky_texts = self.special_texts(tokens)
-        tools = options.get("tools") or ()
-        clients = [*strings([_told(m) for m in messages]), *strings(tools)]
+        data = {name: options[name] for name in NAMED.values() if options.get(name)}
+        clients = [*strings([_told(m) for m in messages]), *strings(list(data.values()))]
         risky = {t for t in risky_texts if any(t in text for text in clients)}
-        for text in strings({n: v for n, v in options.items() if n != "tools"}):
+        for text in strings({n: v for n, v in options.items() if n not in data}):
             if any(t in text for t in risky_texts):
                 raise RenderError("chat_template_kwargs contains a special token of the model; leave it out")
         if risky:
@@ -123,8 +123,8 @@ def protect(
         return re.sub(one, lambda t: f"{begin}{t[0]}{end}", text)
 
     marked = [{**m, **_mapped(_told(m), mark)} for m in messages]
-    if options.get("tools"):
-        options = {**options, "tools": _mapped(options["tools"], mark)}
+    data = {name: options[name] for name in NAMED.values() if options.get(name)}
+    options = {**options, **_mapped(data, mark)}
     pieces = re.split(f"{begin}({one}){end}", template.render(marked, options))
     pieces[::2] = [piece.replace(begin, "").replace(end, "") for piece in pieces[::2]]
     if "".join(pieces) != rendered:

@@ -39,7 +39,8 @@ class ServerSettings:
     ssl_keyfile: str | None
     keep_alive: int
     chat_template: str | None
-    tool_format: str
+    tool_format: str | dict[str, Any]
+    """A name, or the parts of a format."""
     reasoning_markers: tuple[str, ...] | None
     decision_prompts: dict[str, str | None]
     send_timeout: float

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from llgtrt import _core, spans, templates
+from llgtrt.openai.described import described
 from llgtrt.settings import Settings, StartError
 
 MOST_DESCRIPTORS = 65_536
@@ -24,10 +25,11 @@ def serve(settings: Settings) -> int:
     """Serves until a signal. The exit code: 0 after an orderly end.
 
     Raises:
-        StartError: port, target, template, certificate or key cannot be used, traces cannot be exported as
-            the environment asks, or the engine failed.
+        StartError: port, target, template, format of calls, certificate or key cannot be used, traces cannot
+            be exported as the environment asks, or the engine failed.
     """
     templates.check(settings)
+    _check_tool_format(settings)
     spans.exporter()
     _check_tls(settings)
     _allow_descriptors()
@@ -45,6 +47,16 @@ def serve(settings: Settings) -> int:
         return run(settings, core, listeners)
     finally:
         core.close()
+
+
+def _check_tool_format(settings: Settings) -> None:
+    """Refuses a description of function calls that cannot be used.
+
+    Raises:
+        StartError: as `described` would.
+    """
+    if isinstance(settings.server.tool_format, dict):
+        described(settings.server.tool_format)
 
 
 def open_core(settings: Settings) -> _core.Engine:

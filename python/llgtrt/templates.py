@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import jinja2
 import jinja2.ext
+import jinja2.meta
 import jinja2.nodes
 import jinja2.parser
 import jinja2.sandbox
@@ -25,8 +26,11 @@ from llgtrt.settings import Settings, StartError
 PRESETS = Path(__file__).parent / "presets"
 """The templates that come with the server, `<name>.j2`."""
 
-TOOL_USE = Path("additional_chat_templates") / "tool_use.jinja"
-"""Where a model's folder has its template for requests with functions."""
+NAMED = {"tool_use": "tools", "rag": "documents"}
+"""Names of the templates that a model may have beside its default one, and the variables they are for."""
+
+FILES: Mapping[str, Path] = {name: Path("additional_chat_templates") / f"{name}.jinja" for name in NAMED}
+"""Where a model's folder has them."""
 
 Message = dict[str, Any]
 """`role`, `content` and perhaps `name`, all of them text."""
@@ -94,24 +98,28 @@ def _environment() -> jinja2.Environment:
 class ChatTemplate:
     """A compiled template and the texts of the model's special tokens, which templates name."""
 
-    def __init__(self, source: str, special: Mapping[str, str], tool_use: str | None = None) -> None:
+    def __init__(
+        self, source: str, special: Mapping[str, str], named: Mapping[str, str | None] | None = None
+    ) -> None:
         """Compiles it.
 
-        `special`: `bos_token`, `eos_token`, … by name. `tool_use`: the model's other template, for requests
-        with functions.
+        `special`: `bos_token`, `eos_token`, … by name. `named`: the model's other templates (`NAMED`).
 
         Raises:
             StartError: `source` is not a template.
         """
         try:
-            self._template = _environment().from_string(source)
+            environment = _environment()
+            self._template = environment.from_string(source)
+            self._takes = jinja2.meta.find_undeclared_variables(environment.parse(source))
         except jinja2.TemplateSyntaxError as e:
             raise StartError(
                 f"chat template, line {e.lineno}: {e.message}; correct it or pass another"
             ) from e
-        self.source = f"{source}\n{tool_use}" if tool_use else source
+        others = {name: text for name in NAMED if named and (text := named.get(name))}
+        self.source = "\n".join([source, *others.values()])
         """The text of all templates."""
-        self._tool_use = ChatTemplate(tool_use, special) if tool_use else None
+        self._named = {name: ChatTemplate(text, special) for name, text in others.items()}
         self._special = dict(special)
         self._knows_developer = "developer" in source
 
@@ -123,8 +131,9 @@ class ChatTemplate:
         Raises:
             RenderError: the template refuses the messages, or cannot cope with them.
         """
-        if self._tool_use is not None and options.get("tools"):
-            return self._tool_use.render(messages, options)
+        chosen = self._for(options)
+        if chosen is not self:
+            return chosen.render(messages, options)
         known = [self._known(message) for message in messages]
         variables = {"tools": None, "documents": None, **options, **self._special}
         if not options.get("continue_final_message"):
@@ -133,6 +142,20 @@ class ChatTemplate:
         mark = secrets.token_hex(12)
         known[-1] = {**known[-1], "content": f"{last}{mark} "}
         return _opened(self._rendered(known, {**variables, "add_generation_prompt": False}), last, mark)
+
+    def has_place(self, options: Mapping[str, Any]) -> bool:
+        """Whether the documents of these options come into the prompt, and functions beside them."""
+        return not options.get("documents") or self._for(options).takes(options)
+
+    def takes(self, options: Mapping[str, Any]) -> bool:
+        """Whether this template itself looks at the functions and documents of these options."""
+        return all(of in self._takes for of in NAMED.values() if options.get(of))
+
+    def _for(self, options: Mapping[str, Any]) -> ChatTemplate:
+        """The template for these options."""
+        named = [one for name, one in self._named.items() if options.get(NAMED[name])]
+        fitting = [one for one in (*named, self) if one.takes(options)]
+        return [*fitting, *named, self][0]
 
     def _known(self, message: Message) -> Message:
         """A message under the names that the template knows."""
@@ -180,7 +203,7 @@ def load(settings: Settings, info: Mapping[str, Any]) -> ChatTemplate | None:
     special.update(_special_tokens(settings.folder))
     sources = _sources(settings, info)
     source = sources.get("default")
-    return ChatTemplate(source, special, sources.get("tool_use")) if source else None
+    return ChatTemplate(source, special, sources) if source else None
 
 
 def check(settings: Settings) -> None:
@@ -193,7 +216,7 @@ def check(settings: Settings) -> None:
 
 
 def _sources(settings: Settings, info: Mapping[str, Any]) -> Mapping[str, str | None]:
-    """The templates by name: `default`, and perhaps `tool_use` for requests with functions."""
+    """The templates by name: `default`, and perhaps others (`NAMED`)."""
     name = settings.server.chat_template
     if name is not None:
         preset = PRESETS / f"{name}.j2"
@@ -202,14 +225,12 @@ def _sources(settings: Settings, info: Mapping[str, Any]) -> Mapping[str, str | 
         return {"default": _read(PRESETS / "chatml.j2")}
     for file in ("chat_template.j2", "chat_template.jinja"):
         if settings.folder and (settings.folder / file).is_file():
-            other = settings.folder / TOOL_USE
-            return {
-                "default": _read(settings.folder / file),
-                "tool_use": _read(other) if other.is_file() else None,
-            }
+            others = {name: settings.folder / other for name, other in FILES.items()}
+            named = {name: _read(other) for name, other in others.items() if other.is_file()}
+            return {"default": _read(settings.folder / file), **named}
     return _from_tokenizer_config(settings.folder) or {
         "default": info.get("chat_template"),
-        "tool_use": info.get("tool_use_template"),
+        **{name: info.get(f"{name}_template") for name in NAMED},
     }
 
 

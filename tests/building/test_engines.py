@@ -16,7 +16,7 @@ from server.serving import serving
 from llgtrt import LLM, SamplingParams, _core
 from llgtrt.build.checkpoint import Checkpoint
 from llgtrt.cli import main
-from llgtrt.templates import TOOL_USE
+from llgtrt.templates import FILES
 
 from . import checkpoints, reference
 
@@ -131,10 +131,11 @@ def test_the_folder_is_whole_and_a_second_build_keeps_its_configuration(tmp_path
     source, engine = tmp_path / "hf", tmp_path / "engine"
     checkpoints.make(source, "qwen3", eos_token_id=[256, 257])
     (source / "chat_template.jinja").write_text("{{ messages[0].content }}")
-    (source / TOOL_USE).parent.mkdir()
-    (source / TOOL_USE).write_text("{{ tools }}")
+    (source / FILES["rag"]).parent.mkdir()
+    for file in FILES.values():
+        (source / file).write_text("{{ tools }}")
     build(source, engine, "q8_0")
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", TOOL_USE):
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", *FILES.values()):
         assert (engine / name).read_bytes() == (source / name).read_bytes()
     assert json.loads((engine / "generation_config.json").read_text()) == {"eos_token_id": [256, 257]}
     text = (engine / "runtime.json").read_text()
@@ -156,19 +157,25 @@ def test_a_server_takes_it(tmp_path: Path) -> None:
     assert answer["usage"]["prompt_tokens"] > 3
 
 
-def test_a_file_with_a_template_for_functions(tmp_path: Path) -> None:
+def test_a_file_with_templates_for_functions_and_documents(tmp_path: Path) -> None:
     checkpoints.make(tmp_path / "hf", "llama3")
     build(tmp_path / "hf", tmp_path / "engine", "q8_0")
     file, name = tmp_path / "model.gguf", "tokenizer.chat_template"
-    texts = {name: "text", f"{name}.tool_use": "{{ tools[0].function.name }}"}
+    texts = {
+        name: "text",
+        f"{name}.tool_use": "{{ tools[0].function.name }}",
+        f"{name}.rag": "{{ documents[0].title }}",
+    }
     keys = [key(name, gguf.GGUFValueType.STRING, packed(text)) for name, text in texts.items()]
     replace(tmp_path / "engine" / "model.gguf", file, name, keys)
     body: dict[str, Any] = {"messages": [{"role": "user", "content": "the tea"}], "return_token_strs": True}
     tools = [{"type": "function", "function": {"name": "area"}}]
     with serving(str(file), config={"max_batch_size": 2}) as server:
         server.wait_ready()
-        answers = [server.http.post("/tokenize", json=body | more).json() for more in ({}, {"tools": tools})]
-    assert ["".join(answer["token_strs"]) for answer in answers] == ["<|begin|>text", "<|begin|>area"]
+        given = ({}, {"tools": tools}, {"documents": [{"title": "hertz"}]})
+        answers = [server.http.post("/tokenize", json=body | more).json() for more in given]
+    texts = ["".join(answer["token_strs"]) for answer in answers]
+    assert texts == ["<|begin|>text", "<|begin|>area", "<|begin|>hertz"]
 
 
 @pytest.mark.parametrize("case", ["llama3", "qwen2", "llama2", "gemma"])

@@ -48,6 +48,8 @@ def fixture_halves(model: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     shapes |= {"intermediate_size": 128, "num_hidden_layers": 2}
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | shapes))
+    # Not read where weights are random, but a sign of a model.
+    (folder / "model.safetensors").touch()
     return str(folder)
 
 

@@ -97,7 +97,6 @@ def test_what_is_no_body(body: bytes, code: str | None) -> None:
         ({"dry_multiplier": 0.8}, "dry_multiplier"),
         ({"xtc_probability": 0.5}, "xtc_probability"),
         ({"mirostat": 2}, "mirostat"),
-        ({"documents": [{}]}, "documents"),
         ({"echo": True}, "echo"),
         ({"chat_template": "x"}, "chat_template"),
         ({"add_special_tokens": False}, "add_special_tokens"),

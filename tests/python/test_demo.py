@@ -12,7 +12,8 @@ import pytest
 from demo.calls import KINDS, Caller
 from demo.corpus import Conversation, Turn, Writer
 
-from llgtrt.openai.formats import FORMATS, markers
+from llgtrt.openai.formats import markers
+from llgtrt.openai.known import FORMATS
 from llgtrt.openai.learn import tool_format
 from llgtrt.openai.parse import Grammar, Parser
 from llgtrt.openai.pieces import Arguments, Call, Content, Done, Reasoning

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llgtrt.openai.formats import FORMATS
+from llgtrt.openai.known import FORMATS
 from llgtrt.templates import ChatTemplate
 
 from .families import FAMILIES

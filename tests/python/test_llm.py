@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from llgtrt import LLM, SamplingParams, StructuredOutputsParams
-from llgtrt import llm as module
+from llgtrt import offline as module
 from llgtrt.cli import main
 from llgtrt.llm import Prompt
 from llgtrt.run import check_tokenizer

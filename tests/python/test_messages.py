@@ -18,7 +18,7 @@ from llgtrt.openai import messages_translate as translate
 from llgtrt.openai import tools
 from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError
-from llgtrt.openai.formats import FORMATS
+from llgtrt.openai.known import FORMATS
 from llgtrt.openai.messages_render import MessageEvents, MessageWriter, content
 from llgtrt.openai.render import Whole
 from llgtrt.openai.reply import Reply, Thinking

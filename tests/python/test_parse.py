@@ -9,7 +9,7 @@ from collections import defaultdict
 import pytest
 
 from llgtrt.openai.arguments import Types
-from llgtrt.openai.formats import FORMATS
+from llgtrt.openai.known import FORMATS
 from llgtrt.openai.parse import Grammar, Parser, whole
 from llgtrt.openai.pieces import Arguments, Call, Content, Done, Piece, Reasoning
 
@@ -98,7 +98,7 @@ def test_any_cut_gives_the_same_parts() -> None:
 @pytest.mark.parametrize("arguments", ARGUMENTS)
 def test_calls_come_back_as_they_were_written(name: str, arguments: str) -> None:
     style = FORMATS[name]
-    grammar = Grammar(format=style, functions=FUNCTIONS)
+    grammar = Grammar(format=style, functions=FUNCTIONS, marks=style.marks)
     calls = [("get_all", arguments), ("get", "{}"), ("look-up", arguments)]
     for count in (1, 2, 3) if style.separator is not None else (1,):
         reasoning, content, found = parsed(grammar, list(style.write(calls[:count])))

@@ -236,3 +236,31 @@ def test_open_messages_without_a_text(published: dict[str, ChatTemplate], last: 
     for name, template in published.items():
         ours, theirs = both(template, talk, options)
         assert ours == theirs or (ours or "").rstrip() == theirs, name
+
+
+DOCUMENTS = [
+    {"doc_id": 1, "title": "A <b>", "text": "Rain in “Zürich”.\n", "source": ""},
+    {"doc_id": 2, "title": "B", "text": "Sun in Bern."},
+]
+WITH_DOCUMENTS = {
+    "CohereForAI-c4ai-command-r7b-12-2024-tool_use",
+    "Cohere2MoE",
+    "ibm-granite-granite-3.3-2B-Instruct",
+    "ibm-granite-granite-4.0",
+    "ibm-granite-granite-4.1",
+}
+
+
+def test_documents_are_those_of_transformers(published: dict[str, ChatTemplate]) -> None:
+    placed = set()
+    for name, template in published.items():
+        for tools in (None, TOOLS):
+            for talk in (TALKS["system"], TALKS["turns"], TALKS["calls"]):
+                options = {"tools": tools, "documents": DOCUMENTS, "add_generation_prompt": True}
+                ours, theirs = both(template, talk, options)
+                assert ours == theirs or name in _BEYOND, name
+                if template.has_place({"documents": DOCUMENTS}) and ours is not None:
+                    placed.add(name)
+                    assert "Sun in Bern." in ours, name
+                    assert ours != both(template, talk, {**options, "documents": None})[0]
+    assert placed == WITH_DOCUMENTS

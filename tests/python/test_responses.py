@@ -14,7 +14,7 @@ from llgtrt.engine import Logprob
 from llgtrt.openai import routes, schema
 from llgtrt.openai.body import parse
 from llgtrt.openai.errors import ApiError
-from llgtrt.openai.formats import FORMATS
+from llgtrt.openai.known import FORMATS
 from llgtrt.openai.parse import Grammar, Parser
 from llgtrt.openai.pieces import Content
 from llgtrt.openai.responses import as_chat, items

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llgtrt.openai.formats import FORMATS
+from llgtrt.openai.known import FORMATS
 from llgtrt.openai.parse import Grammar
 from llgtrt.openai.scores import Scores
 

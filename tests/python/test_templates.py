@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -181,9 +182,45 @@ def test_models_may_have_a_template_for_functions(tmp_path: Path) -> None:
     assert rendered(info) == ("tokenizer", "a put")
     (tmp_path / "chat_template.jinja").write_text("folder")
     assert rendered(info) == ("folder", "folder")
-    (tmp_path / templates.TOOL_USE).parent.mkdir()
-    (tmp_path / templates.TOOL_USE).write_text(f"the {functions}")
+    other = tmp_path / "additional_chat_templates" / "tool_use.jinja"
+    other.parent.mkdir()
+    other.write_text(f"the {functions}")
     assert rendered(info) == ("folder", "the put")
+
+
+def test_models_may_have_a_template_for_documents(tmp_path: Path) -> None:
+    tools, documents = [{"name": "put"}], [{"title": "A", "text": "b"}]
+
+    def rendered(info: dict[str, str], **options: Any) -> str | None:
+        found = templates.load(settings.load(str(tmp_path), None, {}), info)
+        assert found is not None
+        return found.render(CHAT, options) if found.has_place(options) else None
+
+    rag = "{{ documents[0].title }}"
+    info = {"chat_template": "chat {{ tools }}"}
+    assert rendered(info) == "chat None"
+    assert rendered(info, documents=documents) is None
+    info["rag_template"] = rag
+    assert rendered(info, documents=documents) == "A"
+    assert rendered(info, documents=[]) == "chat None"
+    assert rendered(info, documents=documents, tools=tools) is None, "that template would drop the functions"
+    info["rag_template"] = f"{rag} {{{{ tools[0].name }}}}"
+    assert rendered(info, documents=documents, tools=tools) == "A put"
+    info["tool_use_template"] = "{{ tools[0].name }} {{ documents }}"
+    assert rendered(info, documents=documents, tools=tools) == f"put {documents}"
+    # A name of a macro's own is no place.
+    macro = "{% macro told(documents) %}{{ documents }}{% endmacro %}chat"
+    assert rendered({"chat_template": macro}, documents=documents) is None
+    given = {"default": "tokenizer", "rag": rag}
+    listed = [{"name": name, "template": text} for name, text in given.items()]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": listed}))
+    assert rendered({}, documents=documents) == "A"
+    (tmp_path / "chat_template.jinja").write_text("folder")
+    assert rendered({}, documents=documents) is None
+    other = tmp_path / "additional_chat_templates" / "rag.jinja"
+    other.parent.mkdir()
+    other.write_text(f"the {rag}")
+    assert rendered({}, documents=documents) == "the A"
 
 
 def test_special_tokens_of_the_model_are_variables() -> None:

@@ -13,7 +13,7 @@ from llgtrt.openai import schema, tools, translate
 from llgtrt.openai.body import parse
 from llgtrt.openai.chat import Model, ready
 from llgtrt.openai.errors import ApiError, from_core
-from llgtrt.openai.formats import FORMATS
+from llgtrt.openai.known import FORMATS
 from llgtrt.prompt import Vocabulary
 from llgtrt.templates import PRESETS, ChatTemplate
 
@@ -330,3 +330,35 @@ def test_json_that_is_nested_too_deeply_is_refused() -> None:
             tools.decoded("[" * deep + "]" * deep, "a")
         with pytest.raises(ApiError, match=r"a: .*(nested deeper|not JSON)"):
             tools.decoded('{"a":' * deep + "1" + "}" * deep, "a")
+
+
+RAG = (
+    "{% for d in documents or [] %}<{{ d.title }}>{{ d.text }}{% endfor %}"
+    "{{ messages[0].content }}[assistant]"
+)
+
+
+def test_documents_come_into_prompts() -> None:
+    documents = [{"title": "A", "text": "one <|eot_id|>"}]
+    for fields in ({"documents": documents}, {"chat_template_kwargs": {"documents": documents}}):
+        assert made(RAG, **fields)[0] == "<A>one <|eot_id|>hi[assistant]"
+    assert made(RAG, documents=[])[0] == "hi[assistant]"
+
+
+@pytest.mark.parametrize(
+    ("template", "fields", "param"),
+    [
+        (CHATML, {"documents": [{"text": "x"}]}, "documents"),
+        (CHATML, {"chat_template_kwargs": {"documents": [{"text": "x"}]}}, "documents"),
+        (RAG, {"chat_template_kwargs": {"documents": ["x"]}}, "chat_template_kwargs.documents"),
+        (
+            RAG,
+            {"documents": [{}], "chat_template_kwargs": {"documents": [{}]}},
+            "chat_template_kwargs.documents",
+        ),
+    ],
+)
+def test_documents_without_a_place(template: str, fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(ApiError) as error:
+        made(template, **fields)
+    assert error.value.param == param

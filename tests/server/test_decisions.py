@@ -240,6 +240,18 @@ def test_a_client_that_goes_away_frees_its_work() -> None:
         assert server.metric('llgtrt_requests_total{outcome="cancelled"}') > 0
 
 
+def test_without_a_server_the_answers_are_the_same(toy: Server) -> None:
+    questions = {"route": ROUTE, "angry": ANGRY, "urgency": URGENCY}
+    there = llgtrt.Client(toy.url).decide(STATE, questions, temperature=2)
+    with llgtrt.LLM("toy") as llm:
+        assert llm.decide(STATE, questions, temperature=2) == there
+        with pytest.raises(ValueError, match=r"questions\.q\.criteria"):
+            llm.decide(STATE, {"q": {"type": "choice"}})
+        assert llm.generate("a", use_tqdm=False)[0].finished
+    with pytest.raises(RuntimeError, match="closed"):
+        llm.decide(STATE, questions)
+
+
 def test_the_client_of_the_package(demo: Server) -> None:
     client = llgtrt.Client(demo.url + "/v1")
     questions = {"route": ROUTE, "angry": ANGRY, "urgency": URGENCY}

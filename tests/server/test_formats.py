@@ -6,6 +6,9 @@ import asyncio
 import json
 import os
 import random
+import re
+import subprocess
+import sys
 import tarfile
 from collections import Counter
 from pathlib import Path, PurePosixPath
@@ -72,10 +75,87 @@ def test_random_calls(name: str, tmp_path: Path) -> None:
     with serving("toy:context=16384", config={"server": {"chat_template": str(file)}}) as server:
         server.wait_ready()
         outcomes, wrong = asyncio.run(call_all(server, functions()))
+        check_others(server)
     print(name, dict(outcomes))
     assert not wrong
     # Some templates cannot write such functions into a prompt.
     assert outcomes["called"] >= (COUNT - outcomes["not written"]) * 0.8, outcomes
+
+
+DESCRIBED: dict[str, dict[str, Any]] = {
+    "tags": {
+        "open": "<calls>\n",
+        "before": '<call name="',
+        "between": '">',
+        "after": "\n</call>",
+        "close": "\n</calls>",
+        "parameters": {"before": "\n<arg ", "between": ">", "after": "</arg>"},
+    },
+    "values with their types": {
+        "before": "@",
+        "between": "(",
+        "after": ")",
+        "separator": ", ",
+        "parameters": {
+            "before": "",
+            "between": {
+                **dict.fromkeys(("null", "boolean", "number", "array", "object"), " := "),
+                "string": " := text ",
+            },
+            "after": "",
+            "separator": ", ",
+            "quote": "%%",
+            "nested": True,
+        },
+    },
+    "JSON": {"before": "call ", "between": "#{id} ", "after": " end", "resumes": True},
+}
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_random_calls_in_a_described_format(name: str) -> None:
+    with serving("toy:context=16384", config={"server": {"tool_format": DESCRIBED[name]}}) as server:
+        server.wait_ready()
+        outcomes, wrong = asyncio.run(call_all(server, functions()))
+        check_others(server)
+    print(name, dict(outcomes))
+    assert not wrong
+    assert outcomes["called"] >= COUNT * 0.8, outcomes
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"before": "<"}, "server.tool_format: Object missing required field `between`"),
+        ("hermse", 'server.tool_format: must be one of "auto", "hermes"'),
+        (5, "or an object, not 5"),
+    ],
+)
+def test_a_format_that_cannot_be_used_is_refused_at_start(tmp_path: Path, given: Any, told: str) -> None:
+    file = tmp_path / "runtime.json"
+    file.write_text(json.dumps({"server": {"tool_format": given}}))
+    command = [sys.executable, "-m", "llgtrt", "serve", "toy", "--port", "0", "--runtime-config", str(file)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert ended.returncode == 2
+    assert told in ended.stderr
+
+
+def check_others(server: Server) -> None:
+    """Text with calls, and answers by a constraint, alone and in the place of calls."""
+    tools = [{"type": "function", "function": {"name": "get", "parameters": {"type": "object"}}}]
+    body = {"messages": [{"role": "user", "content": "walk"}], "tools": tools, "temperature": 1.5, "seed": 1}
+    constrained = {"regex": "[0-9]{3}"}
+    given: list[dict[str, Any]] = [{}, {"tool_choice": "none"}, {"tools": None, **constrained}, constrained]
+    for more in given:
+        answer = server.http.post("/v1/chat/completions", json={**body, **more, "max_tokens": 400})
+        if answer.status_code == 400:
+            assert answer.json()["error"]["param"] == "messages", answer.text
+            continue
+        choice = answer.json()["choices"][0]
+        assert answer.status_code == 200, answer.text
+        if more is given[2]:
+            content = choice["message"]["content"]
+            assert re.fullmatch("[0-9]{3}", content), (more, content)
 
 
 async def call_all(server: Server, cases: list[tuple[str, Any]]) -> tuple[Counter[str], list[Any]]:

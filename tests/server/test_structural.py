@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import jsonschema
@@ -20,6 +21,10 @@ NEW = [
      "end": tag["end"]}
     for tag in TAGS
 ]  # fmt: skip
+
+
+TEXT = {"type": "const_string", "value": "."}
+TRIGGERED = {"type": "triggered_tags", "triggers": ["<f="], "tags": NEW}
 
 
 def content(toy: Server, **fields: Any) -> str:
@@ -80,6 +85,65 @@ def test_tags_may_be_all_there_is(toy: Server) -> None:
     assert content(toy, **form(type="regex", pattern="[ab]{3}")).strip("ab") == ""
 
 
+def of(kind: str, **members: Any) -> dict[str, Any]:
+    return {"type": kind, **members}
+
+
+LETTERS = of("regex", pattern="[ab]{1,3}")
+THOUGHT = of("tag", begin="<t>", content=of("any_text"), end=["</t>", "|"])
+ARGUMENTS = {
+    "type": "object",
+    "properties": {"n": {"enum": [1, 20]}, "s": {"enum": ["x y"]}},
+    "required": ["n", "s"],
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "pattern"),
+    [
+        (of("sequence", elements=[LETTERS, TEXT, LETTERS]), r"[ab]{1,3}\.[ab]{1,3}"),
+        (of("or", elements=[TEXT, of("sequence", elements=[TEXT, TEXT])]), r"\.\.?"),
+        (of("optional", content=LETTERS), "([ab]{1,3})?"),
+        (of("repeat", min=2, max=3, content=of("sequence", elements=[LETTERS, TEXT])), r"([ab]{1,3}\.){2,3}"),
+        (of("tags_with_separator", tags=NEW[1:], separator=","), "(<f=two>(true|false)</f>,?)*"),
+        (of("sequence", elements=[THOUGHT, NEW[1]]), r"(?s)<t>.*(</t>|\|)<f=two>(true|false)</f>"),
+        (
+            of("json_schema", json_schema=ARGUMENTS, style="qwen_xml"),
+            "<parameter=n>(1|20)</parameter><parameter=s>x y</parameter>",
+        ),
+        (
+            of("json_schema", json_schema=ARGUMENTS, style="kimi_k3_xml", any_order=False),
+            r'<\|open\|>argument key="n" type="number"<\|sep\|>(1|20)<\|close\|>argument<\|sep\|>'
+            r'<\|open\|>argument key="s" type="string"<\|sep\|>x y<\|close\|>argument<\|sep\|>',
+        ),
+        (
+            of(
+                "sequence",
+                elements=[LETTERS, {**TRIGGERED, "at_least_one": True, "stop_after_first": True}, TEXT],
+            ),
+            r"(?s)[ab]{1,3}.*<f=(one>.*|two>(true|false))</f>\.",
+        ),
+        (of("sequence", elements=[TEXT, of("any_text", excludes=["a", "b"])]), r"(?s)\.[^ab]*"),
+        (of("sequence", elements=[THOUGHT, {**TRIGGERED, "excludes": ["!"]}]), r"(?s)<t>.*(</t>|\|)[^!]*"),
+        (of("dispatch", rules=[["<f", LETTERS]], loop=False, excludes=["!"]), "(?s)[^!]*(<f[ab]{1,3})?"),
+    ],
+)
+def test_formats_of_formats(toy: Server, wanted: dict[str, Any], pattern: str) -> None:
+    bias = {str(byte): 9 for byte in b"<f=|"}
+    for seed in range(4):
+        text = content(toy, **form(**wanted), seed=seed, logit_bias=bias)
+        assert re.fullmatch(pattern, text), text
+
+
+def test_json_in_tags_is_styled(toy: Server) -> None:
+    schema = {"type": "object", "properties": {"n": {"const": [1, 2]}}, "required": ["n"]}
+    tag = of("tag", begin="<f", content=of("json_schema", json_schema=schema), end=">")
+    free = of("triggered_tags", triggers=["<f"], tags=[tag], at_least_one=True, stop_after_first=True)
+    for wanted in (tag, free):
+        style = {"json_style": {"whitespace": "compact"}, "logit_bias": {str(ord("<")): 9, str(ord("f")): 9}}
+        assert content(toy, **form(**wanted), **style, seed=1, max_tokens=2000).endswith('<f{"n":[1,2]}>')
+
+
 def test_the_other_names(toy: Server) -> None:
     tag = json.dumps({"type": "structural_tag", "format": NEW[1]})
     for fields in ({"structured_outputs": {"structural_tag": tag}}, {"structural_tag": tag}):
@@ -96,13 +160,34 @@ def test_the_other_names(toy: Server) -> None:
             {"structures": [{"begin": "<f", "end": "x"}], "triggers": ["<f"]},
             "response_format.structures[0].schema",
         ),
-        ({"format": {"type": "sequence", "elements": []}}, "response_format.format.type"),
+        ({"format": {"type": "sequence"}}, "response_format.format.elements"),
+        ({"format": {"type": "token", "token": 1}}, "response_format.format.type"),
+        ({"format": {"type": "or", "elements": []}}, "response_format"),
+        ({"format": {"type": "repeat", "min": 2, "max": 1, "content": TEXT}}, "response_format.format.min"),
+        (
+            {"format": {"type": "json_schema", "json_schema": {}, "style": "cohere_xml"}},
+            "response_format.format.style",
+        ),
+        (
+            {
+                "format": {
+                    "type": "sequence",
+                    "elements": [{"type": "any_text"}, {"type": "regex", "pattern": "a"}],
+                }
+            },
+            "response_format.format.elements[0]",
+        ),
+        (
+            {"format": {"type": "or", "elements": [TRIGGERED, TEXT]}},
+            "response_format.format.elements[0].type",
+        ),
+        (
+            {"format": {"type": "sequence", "elements": [TRIGGERED, TEXT]}},
+            "response_format.format.elements[0].type",
+        ),
+        ({"format": {"type": "dispatch", "rules": [["<f="]]}}, "response_format.format.rules[0]"),
         ({"format": {"type": "tag", "begin": "a", "end": "b"}}, "response_format.format.content.type"),
         ({"format": {**NEW[0], "begins": 1}}, "response_format.format.begins"),
-        (
-            {"format": {"type": "tags_with_separator", "tags": NEW, "separator": ","}},
-            "response_format.format.at_least_one",
-        ),
         (
             {"format": {"type": "triggered_tags", "triggers": ["<f="], "tags": []}},
             "response_format.format.tags",

@@ -12,14 +12,14 @@ from typing import Any
 from llgtrt import _core, templates
 from llgtrt.settings import StartError
 
-_COPIED = (
+_COPIED: tuple[str | Path, ...] = (
     "tokenizer.json",
     "tokenizer.model",
     "tokenizer_config.json",
     "special_tokens_map.json",
     "chat_template.jinja",
     "chat_template.j2",
-    templates.TOOL_USE,
+    *templates.FILES.values(),
     "generation_config.json",
 )
 _HEAD = """\

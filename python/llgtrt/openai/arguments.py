@@ -26,6 +26,11 @@ def types(schema: Any) -> Types:
     return found
 
 
+def mixed(known: Types) -> dict[str, list[str]]:
+    """The types of parameters that are strings or something else."""
+    return {name: sorted(of) for name, of in known.items() if "string" in of and len(of) > 1}
+
+
 def _collect(schema: Any, root: Any, found: dict[str, frozenset[str]], depth: int) -> None:
     """Adds the types of the properties of a schema and of those that it combines."""
     if not isinstance(schema, dict) or depth == 0:

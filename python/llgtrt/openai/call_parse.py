@@ -88,9 +88,14 @@ class CallParser:
     def _name_of_call(self) -> Steps[str | None]:
         """Reads a function's name and the text up to the arguments; None if there is no such name."""
         name = yield from self._buffer.one_of(list(self._functions))
-        if name is not None and not (yield from self._around(self._style.between)):
+        if name is None:
             return None
-        return name
+        texts = self._style.named(name)
+        if texts[0].isspace():
+            yield from self._buffer.space(texts[0])
+        if len(texts) == 1:
+            return name if (yield from self._around(texts[0])) else None
+        return name if (yield from self._buffer.one_of(texts)) is not None else None
 
     def _call(self, name: str) -> Steps[bool]:
         """Reads the arguments and the end of a call."""

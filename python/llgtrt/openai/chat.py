@@ -16,7 +16,7 @@ from llgtrt.settings import ServerSettings
 from llgtrt.templates import ASK, ChatTemplate, RenderError
 
 _TAIL = 32
-"""Tokens of the prompt's end in which it shows whether reasoning has begun."""
+"""Tokens of the prompt's end, which shows whether reasoning or the answer has begun."""
 
 
 _LONGEST_BLOCKED, _MOST_BLOCKED = 256, 3000
@@ -85,7 +85,14 @@ def ready(
         raise invalid("tools", message, "unsupported_parameter")
     if thinking is not None and body.bad_words:
         thinking = dataclasses.replace(thinking, blocked=_blocked(body.bad_words, thinking))
-    return prompt, Reply(thinking, asked, model.format, bounds)
+    tail = model.format.lead if body.continue_final_message else _tail(model, prompt)
+    return prompt, Reply(thinking, asked, model.format, bounds, tail)
+
+
+def _tail(model: Model, prompt: Sequence[int]) -> str:
+    """The end of a prompt, with its special tokens."""
+    tokens = b"".join(model.vocabulary.lookup(token)[0] for token in prompt[-_TAIL:])
+    return tokens.decode("utf-8", "replace")
 
 
 def _blocked(words: Sequence[str], thinking: Thinking) -> tuple[str, ...]:
@@ -115,6 +122,10 @@ def _prompt(
     if model.knows("tools"):
         # What must not be called is not told of.
         options["tools"] = asked.rendered() if asked and asked.called else None
+    if not model.template.has_place(options):
+        beside = " beside functions" if options.get("tools") else ""
+        message = f"documents: the chat template has no place for them{beside}; write them into a message"
+        raise invalid("documents", message)
     refusal = None
     fitting = tools.fitting(messages, model.format)
     one_system = tools.one_system(fitting)
@@ -186,8 +197,7 @@ def _thinking(
         inside = last.rfind(begin) > last.rfind(end)
         ended = not inside
     else:
-        tokens = b"".join(model.vocabulary.lookup(token)[0] for token in prompt[-_TAIL:])
-        tail = tokens.decode("utf-8", "replace").rstrip()
+        tail = _tail(model, prompt).rstrip()
         inside, ended = tail.endswith(begin.rstrip()), tail.endswith(end.rstrip())
     if ended or (wanted is False and not inside):
         return None

@@ -57,7 +57,9 @@ def check(core: _core.Engine, grammar: Any) -> None:
 def styled(body: schema.Common, grammar: Any) -> Any:
     """The grammar with JSON written as the request wants it."""
     style = _style(body)
-    return grammar if grammar is None or not style else {"styled": {"style": style, "grammar": grammar}}
+    if grammar is None or not style:
+        return grammar
+    return structural.each(grammar, lambda inner: {"styled": {"style": style, "grammar": inner}})
 
 
 def _style(body: schema.Common) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """How models write function calls and reasoning.
 
 Both the core's grammar and the parser are made from a `Format`, so the parser can read everything that the
-grammar allows. A format is learned from the model's chat template (`learn.py`), or is one of those below.
+grammar allows. A format is learned from the model's chat template (`learn.py`), or is one of those in
+`known.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Markers = tuple[str, str]
@@ -20,6 +21,8 @@ TYPES = ("null", "boolean", "number", "string", "array", "object")
 
 CHOSEN = re.compile(r"\{(id|index)\}")
 """Placeholders for texts that the model chooses: the id of a call, or its number."""
+NAME = "{name}"
+"""Placeholder for the function's name, in triggers and between a name and the arguments."""
 _BRACES = ("{", "{\n  ", "{\n    ", "{{")
 """How models begin a JSON object. Qwen2.5-Coder's template shows two braces, and the model repeats them."""
 
@@ -48,6 +51,13 @@ class Parameters:
         """A parameter the way a model writes it."""
         return f"{self.before}{name}{self.between[type_of(value)]}{self._value(value)}{self.after}"
 
+    def core(self) -> dict[str, Any]:
+        """The texts as the core's grammar has them."""
+        texts = dataclasses.asdict(self)
+        # To the core, it is a part of the string.
+        del texts["cdata"]
+        return texts
+
     def _value(self, value: Any) -> str:
         match value:
             case str() if self.raw:
@@ -69,7 +79,7 @@ class Format:
     between: str
     after: str
     trigger: str
-    """The beginning of `open` and `before` that begins a call in free text."""
+    """The beginning of a call by which it is found in free text; with `{name}`, that of each function."""
     open: str = ""
     separator: str | None = "\n"
     """None: the model writes one call only."""
@@ -82,12 +92,16 @@ class Format:
     """Templates want ids of nine letters and digits."""
     parameters: Parameters | None = None
     """How arguments are written one by one; None: they are one JSON object."""
+    betweens: tuple[str, ...] = ()
+    """Other texts that may stand between a name and the arguments."""
     alternatives: tuple[Format, ...] = ()
     """Other ways in which models of this format write calls."""
     ends_thinking: bool = False
     """A call may end reasoning without the mark for its end."""
     turn: str = ""
     """The text between reasoning and the rest of the answer."""
+    silent: str = ""
+    """The text before calls in an answer without content."""
     lead: str = ""
     """The text before the content."""
     marks: tuple[str, ...] = ()
@@ -116,6 +130,19 @@ class Format:
         """All ways to write calls."""
         return (self, *self.alternatives)
 
+    def triggers(self, names: Iterable[str]) -> Iterator[tuple[str, Format, str | None]]:
+        """The texts that begin a call of these functions, with the way and the function if they show it."""
+        for way in self.ways:
+            if NAME not in way.trigger:
+                yield way.trigger, way, None
+                continue
+            for name in names:
+                yield way.trigger.replace(NAME, name), way, name
+
+    def named(self, name: str) -> list[str]:
+        """The texts that may stand between this name and the arguments."""
+        return [text.replace(NAME, name) for text in (self.between, *self.betweens)]
+
     def with_inner(self) -> Format:
         """A format that also accepts calls without the first of the two marks that they begin with."""
         inner = re.fullmatch(r"(<[^<>]*>)\s*(<\w[^<>]*)", self.before)
@@ -139,15 +166,14 @@ class Format:
             pairs = [self.parameters.write(*pair) for pair in json.loads(arguments).items()]
             arguments = self.parameters.separator.join(pairs)
         chosen = {"id": f"call{index:05}", "index": str(index)}
-        around = [CHOSEN.sub(lambda found: chosen[found[1]], text) for text in self._texts()]
+        texts = (self.before, self.named(name)[0], self.after)
+        around = [CHOSEN.sub(lambda found: chosen[found[1]], text) for text in texts]
         return f"{around[0]}{name}{around[1]}{arguments}{around[2]}"
-
-    def _texts(self) -> tuple[str, str, str]:
-        return self.before, self.between, self.after
 
     def texts(self) -> list[str]:
         """All texts around names and arguments."""
-        found = [self.open, self.separator or "", self.close, *self._texts()]
+        found = [self.open, self.separator or "", self.close]
+        found += [self.before, self.between, self.after, *self.betweens]
         found += [text for way in self.alternatives for text in way.texts()]
         of_each = self.parameters
         if of_each is None:
@@ -156,13 +182,11 @@ class Format:
 
     def core(self) -> dict[str, Any]:
         """The texts as the core's grammar has them."""
-        texts = {name: getattr(self, name) for name in ("open", "before", "between", "after", "close")}
+        names = ("open", "before", "between", "betweens", "after", "close")
+        texts = {name: getattr(self, name) for name in names}
         if self.parameters is None:
             return {**texts, "parameters": None}
-        of_each = dataclasses.asdict(self.parameters)
-        # To the core, it is a part of the string.
-        del of_each["cdata"]
-        return {**texts, "parameters": of_each}
+        return {**texts, "parameters": self.parameters.core()}
 
 
 def type_of(value: Any) -> str:
@@ -186,126 +210,6 @@ def tagged(before: str, between: str, after: str, **others: Any) -> Parameters:
     return Parameters(before, dict.fromkeys(TYPES, between), after, **others)
 
 
-def _listed(trigger: str, begin: str, close: str = "]", short_ids: bool = False) -> Format:
-    """Calls that are JSON objects in a list."""
-    texts = ('{"name": "', '", "arguments": ', "}", trigger)
-    return Format(*texts, open=begin, separator=", ", close=close, short_ids=short_ids)
-
-
-_JSON = Format('{"name": "', '", "arguments": ', "}", '{"name": "', at_start=True)
-FORMATS = {
-    "hermes": Format(
-        '<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>", "<tool_call>", resumes=True
-    ),
-    "llama3_json": Format(
-        '{"name": "', '", "parameters": ', "}", '{"name": "', separator="; ", at_start=True
-    ),
-    "mistral": _listed("[TOOL_CALLS]", "[TOOL_CALLS][", short_ids=True),
-    "mistral_args": Format("[TOOL_CALLS]", "[ARGS]", "", "[TOOL_CALLS]", separator="", short_ids=True),
-    "phi4": _listed("<|tool_call|>", "<|tool_call|>[", "]<|/tool_call|>"),
-    "deepseek": Format(
-        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
-        "\n```json\n",
-        "\n```<｜tool▁call▁end｜>",
-        "<｜tool▁calls▁begin｜>",
-        open="<｜tool▁calls▁begin｜>",
-        close="<｜tool▁calls▁end｜>",
-    ),
-    "qwen3_coder": Format(
-        "<tool_call>\n<function=",
-        ">",
-        "\n</function>\n</tool_call>",
-        "<tool_call>",
-        resumes=True,
-        parameters=tagged("\n<parameter=", ">\n", "\n</parameter>", python=True),
-        ends_thinking=True,
-    ).with_inner(),
-    "glm": Format(
-        "<tool_call>",
-        "",
-        "\n</tool_call>",
-        "<tool_call>",
-        resumes=True,
-        parameters=tagged("\n<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>"),
-        ends_thinking=True,
-    ),
-    "gpt_oss": Format(
-        "<|channel|>commentary to=functions.",
-        " <|constrain|>json<|message|>",
-        "",
-        "<|channel|>commentary to=functions.",
-        separator=None,
-        alternatives=(
-            Format(
-                "<|channel|>analysis to=functions.",
-                " <|constrain|>json<|message|>",
-                "",
-                "<|channel|>analysis to=functions.",
-                separator=None,
-            ),
-            Format(
-                " to=functions.",
-                "<|channel|>commentary json<|message|>",
-                "",
-                " to=functions.",
-                separator=None,
-            ),
-        ),
-        turn="<|start|>assistant",
-        lead="<|channel|>final<|message|>",
-        marks=(
-            "<|channel|>final<|message|>",
-            "<|channel|>final <|constrain|>json<|message|>",
-            "<|channel|>commentary<|message|>",
-            "<|end|>",
-            "<|start|>assistant",
-        ),
-    ),
-    "gemma": Format(
-        "<|tool_call>call:",
-        "{",
-        "}<tool_call|>",
-        "<|tool_call>",
-        separator="",
-        resumes=True,
-        parameters=tagged("", ":", "", separator=",", quote='<|"|>', nested=True),
-        marks=("<|channel>thought\n<channel|>", "<|channel>", "<channel|>"),
-    ),
-    "granite": _listed("<|tool_call|>", "<|tool_call|>["),
-    "functools": _listed("functools[", "functools["),
-    "kimi": Format(
-        "<|tool_call_begin|>functions.",
-        ":{index}<|tool_call_argument_begin|>",
-        "<|tool_call_end|>",
-        "<|tool_calls_section_begin|>",
-        open="<|tool_calls_section_begin|>",
-        separator="",
-        close="<|tool_calls_section_end|>",
-        ends_thinking=True,
-        alternatives=(
-            Format(
-                "<|tool_call_begin|>functions.",
-                ":{index}<|tool_call_argument_begin|>",
-                "<|tool_call_end|>",
-                "<|tool_call_begin|>",
-                separator="",
-            ),
-        ),
-    ),
-    "python": Format(
-        "",
-        "(",
-        ")",
-        "<|tool_call_start|>",
-        open="<|tool_call_start|>[",
-        separator=", ",
-        close="]<|tool_call_end|>",
-        parameters=tagged("", "=", "", separator=", ", raw=False, python=True),
-    ),
-    "json": _JSON,
-}
-"""By the names that `server.tool_format` has for them."""
-
 MARKERS = (
     ("<|channel|>analysis<|message|>", "<|end|>"),
     ("<think>", "</think>"),
@@ -316,18 +220,24 @@ MARKERS = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|inner_prefix|>", "<|inner_suffix|>"),
     ("<|channel>thought\n", "<channel|>"),
+    ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+    (" to=self<|message|>", "<|eom|>"),
     ("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]"),
 )
 """Known markers of reasoning."""
-_SIGNS = {MARKERS[0]: "<|channel|>analysis<|message|>"}
-"""What a template has of those whose end stands elsewhere, too."""
+_SIGNS = {
+    "<|end|>": "<|channel|>analysis<|message|>",
+    "<|close|>think<|sep|>": "open_tag('think')",
+    "<|eom|>": " to=self<|message|>",
+}
+"""What a template has of those whose end stands elsewhere, too, or is put together."""
 
 
 def markers(configured: Sequence[str] | None, template: str) -> Markers | None:
     """The configured markers; without them, the template's. None: there is no reasoning."""
     if configured is not None:
         return (configured[0], configured[1]) if configured else None
-    return next((pair for pair in MARKERS if _SIGNS.get(pair, pair[1]) in template), None)
+    return next((pair for pair in MARKERS if _SIGNS.get(pair[1], pair[1]) in template), None)
 
 
 def instructions(style: Format, tools: Sequence[dict[str, Any]], parallel: bool) -> str:

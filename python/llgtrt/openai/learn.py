@@ -13,10 +13,12 @@ import itertools
 import json
 import logging
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from llgtrt.openai.formats import FORMATS, MARKERS, Format, Parameters, type_of
+from llgtrt.openai.described import described
+from llgtrt.openai.formats import MARKERS, Format, Parameters, type_of
+from llgtrt.openai.known import FORMATS
 from llgtrt.openai.signs import ABSENT, UNKNOWN, UNLEARNED
 from llgtrt.templates import ASK, ChatTemplate, RenderError
 
@@ -69,15 +71,25 @@ _ENDS = ("<|eom_id|>", "<|calls|>", "<|call|>", "<|tool_response>")
 _NUMBER = re.compile(r"(?<![\w])\d+(?![\w])")
 
 
-def tool_format(name: str, template: ChatTemplate, ends: Collection[str] = ()) -> Format:
-    """The format of this name; `auto`: the template's, or JSON. `ends`: texts that end an answer."""
-    if name != "auto":
-        return FORMATS[name]
+def tool_format(
+    wanted: str | Mapping[str, Any], template: ChatTemplate, ends: Collection[str] = ()
+) -> Format:
+    """The format of this name, or of these parts; `auto`: the template's, or JSON.
+
+    `ends`: texts that end an answer.
+
+    Raises:
+        StartError: the parts are wrong.
+    """
+    if not isinstance(wanted, str):
+        return described(wanted)
+    if wanted != "auto":
+        return FORMATS[wanted]
     found = learned(template, ends)
     if found is None and re.search(r"\btools\b", template.source):
         log.warning(
             "the chat template's format of function calls is not supported: calls are read as JSON; "
-            "set server.tool_format if the model writes one of the known formats"
+            "set server.tool_format to the name of a known format, or describe it there"
         )
     return found or FORMATS["json"]
 

@@ -35,6 +35,8 @@ class Grammar:
     """A call may come before reasoning has ended."""
     marks: tuple[str, ...] = ()
     """Texts that are removed from the content."""
+    begun: str = ""
+    """The beginning of a call or a mark that the prompt ends with: it is read before the text."""
 
     def texts(self) -> list[str]:
         """The texts that mark the parts of an answer."""
@@ -48,6 +50,9 @@ class Parser:
     def __init__(self, grammar: Grammar) -> None:
         self._grammar = grammar
         self._buffer = Buffer()
+        self._buffer.text = grammar.begun
+        self._unsaid = len(grammar.begun)
+        """So many characters are the prompt's."""
         self._space = ""
         """White space of the content that nothing has followed yet."""
         self._plain = True
@@ -95,7 +100,7 @@ class Parser:
 
     def _begins(self, begin: str, _: str) -> Steps[bool]:
         """Whether reasoning begins here, behind white space."""
-        buffer = self._buffer
+        buffer, begin = self._buffer, begin.lstrip(SPACE)
         while not buffer.ended and begin.startswith(buffer.text.lstrip(SPACE)) and not self._has(begin):
             yield None
         if not self._has(begin):
@@ -110,7 +115,7 @@ class Parser:
         self._plain = False
         buffer, begun = self._buffer, False
         style = self._grammar.format if self._grammar.calls_end_thinking else None
-        calls = [way.trigger for way in style.ways] if style else []
+        calls = [text for text, _, _ in style.triggers(self._grammar.functions)] if style else []
         while True:
             places = [(at, mark) for mark in (end, *calls) if (at := buffer.text.find(mark)) >= 0]
             at, found = min(places, default=(len(buffer.text), ""))
@@ -131,7 +136,8 @@ class Parser:
 
     def _calls(self, style: Format) -> Steps[None]:
         """Yields content and calls, until no further call may come."""
-        buffer, ways = self._buffer, {way.trigger: way for way in style.ways}
+        found_by = style.triggers(self._grammar.functions)
+        buffer, ways = self._buffer, {text: way for text, way, _ in found_by}
         triggers = {**dict(style.blocks()), **{text: way.at_start for text, way in ways.items()}}
         while (found := (yield from self._text(triggers))) is not None:
             way = ways.get(found)
@@ -162,6 +168,7 @@ class Parser:
             if places:
                 at, found = min(places, key=lambda place: (place[0], -len(place[1])))
                 yield from self._content(buffer.take(at))
+                self._unsaid = 0
                 if found in triggers:
                     return found
                 buffer.take(len(found))
@@ -183,6 +190,7 @@ class Parser:
         return at if counts else -1
 
     def _content(self, text: str) -> Steps[None]:
+        text, self._unsaid = text[self._unsaid :], max(self._unsaid - len(text), 0)
         body = (self._space + text).rstrip(SPACE)
         self._blank &= not body
         said = body if self._plain or self._said else body.lstrip(SPACE)

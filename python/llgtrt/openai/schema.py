@@ -340,6 +340,12 @@ class ChatRequest(Conversation, kw_only=True):
     function_call: Annotated[
         Literal["none", "auto"] | FunctionName | None, about("The older name of `tool_choice`.")
     ] = None
+    documents: Annotated[
+        list[dict[str, Any]] | None,
+        about(
+            "Documents for the answer, such as `title` and `text`, if the chat template has a place for them."
+        ),
+    ] = None
     reasoning_effort: Annotated[
         str | None,
         about("Passed to the chat template; `none` switches thinking off."),

@@ -6,12 +6,13 @@ UNLEARNED = (
     ("<|channel|>analysis<|message|>", "gpt_oss"),  # reasoning, text and calls are channels
     ("<|tool_calls_section_begin|>", "kimi"),  # the names of functions are parts of ids
     ("<|tool_call>call:", "gemma"),  # neither arrays nor objects are JSON
+    (">>>all", "functionary"),  # content is a call of `all`, and the prompt ends within the first mark
+    ("open_tag('response')", "kimi_k3"),  # reasoning, content and calls are channels
+    ("<atem:invoke", "muse"),  # each message has a recipient, and calls name it twice
     ("<|tool_call_start|>", "python"),  # templates do not escape quotes within strings
 )
 """Signs of formats that are more than texts around names and arguments."""
 UNKNOWN = (
-    ">>>all",  # Functionary 3.2: content is a call of the function `all`
-    "<|open|>",  # Kimi K3: reasoning, content and calls are channels
     "]<]minimax[>[",  # MiniMax M3: objects and arrays are tags in tags
 )
 """Signs of formats that are not supported."""

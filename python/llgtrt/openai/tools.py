@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from llgtrt.openai import hints, schema
-from llgtrt.openai.arguments import Types, types
+from llgtrt.openai.arguments import Types, mixed, types
 from llgtrt.openai.custom import INPUT, as_function
 from llgtrt.openai.errors import invalid
 from llgtrt.openai.formats import Format, instructions
@@ -69,8 +69,13 @@ class Tools:
             for tool in self.functions
         ]
 
-    def core(self, style: Format, begun: str, several: bool, answer: Any = None) -> dict[str, Any]:
-        """The core's grammar of calls (`rust/grammar/src/spec.rs`, `Calls`)."""
+    def core(
+        self, style: Format, begun: str, several: bool, answer: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The core's grammar of calls (`rust/grammar/src/spec.rs`, `Calls`).
+
+        `answer`: `or`, what may come in their place, and the text before it.
+        """
         where = "functions" if self.legacy else "tools"
         known = self.argument_types(style)
         tools = [
@@ -78,14 +83,14 @@ class Tools:
                 "name": tool.function.name,
                 "schema": _parameters(tool.function),
                 "at": f"/{where}/{i}/{self._path(tool.function.name)}",
-                "types": _mixed(known[tool.function.name]),
+                "types": mixed(known[tool.function.name]),
             }
             for i, tool in enumerate(self.functions)
             if tool.function.name in self.names
         ]
         separator = style.separator if several else None
         around = {**style.core(), "separator": separator, "begun": begun}
-        return {"calls": {"tools": tools, **around, "or": answer}}
+        return {"calls": {"tools": tools, **around, "or": None, **(answer or {})}}
 
     def _path(self, name: str) -> str:
         """Where a request has what the arguments must be."""
@@ -95,7 +100,8 @@ class Tools:
     def block(self, style: Format) -> dict[str, Any]:
         """The core's grammar of what follows `{"name": "` in a block of code: a call, or another name."""
         calls = self.core(style, "", False)["calls"]
-        around = {"before": "", "between": f'",{{ws}}"{style.key}":{{ws}}', "after": "{ws}}"}
+        between = f'",{{ws}}"{style.key}":{{ws}}'
+        around = {"before": "", "between": between, "betweens": (), "after": "{ws}}"}
         tools = calls["tools"] if self.called else []
         return {"calls": {"tools": tools, **around, "except": list(self.names)}}
 
@@ -108,11 +114,6 @@ class Tools:
             for tool in self.functions
             if tool.function.name in self.names
         }
-
-
-def _mixed(known: Types) -> dict[str, list[str]]:
-    """The types of parameters that are strings or something else."""
-    return {name: sorted(of) for name, of in known.items() if "string" in of and len(of) > 1}
 
 
 def tools(body: schema.ChatRequest) -> Tools | None:

@@ -43,7 +43,12 @@ def messages(body: schema.ChatRequest) -> list[dict[str, Any]]:
     """The messages as chat templates know them: `role`, `content`, and what else they have."""
     if not body.messages:
         raise invalid("messages", "messages: must have at least one")
-    return [_message(m, f"messages[{i}]") for i, m in enumerate(body.messages)]
+    made = [_message(m, f"messages[{i}]") for i, m in enumerate(body.messages)]
+    for i, message in enumerate(made):
+        if message["role"] == "tool" and not any("tool_calls" in before for before in made[:i]):
+            at = f"messages[{i}]"
+            raise invalid(at, f"{at}: is the result of a call, but no message before it has tool_calls")
+    return made
 
 
 def _message(message: schema.Message, at: str) -> dict[str, Any]:
@@ -258,10 +263,29 @@ def template_options(body: schema.ChatRequest) -> dict[str, Any]:
         thinks = body.reasoning_effort != "none" if thinks is None else thinks
     if thinks is not None:
         own = dict.fromkeys(THINKING, thinks) | own
+    told = _documents(body)
+    own = {name: value for name, value in own.items() if name != "documents"}
+    if told:
+        own["documents"] = told
     return own | {
         "add_generation_prompt": wants,
         "continue_final_message": bool(body.continue_final_message),
     }
+
+
+def _documents(body: schema.ChatRequest) -> list[dict[str, Any]]:
+    """The documents, which may stand among the variables of the chat template, too.
+
+    Raises:
+        ApiError: they are there twice, or are no objects.
+    """
+    at = "chat_template_kwargs.documents"
+    own = (body.chat_template_kwargs or {}).get("documents") or []
+    if body.documents and own:
+        raise invalid(at, f"{at}: excludes documents; leave one out")
+    if not isinstance(own, list) or not all(isinstance(one, dict) for one in own):
+        raise invalid(at, f"{at}: must be a list of objects")
+    return body.documents or own
 
 
 THINKING = ("enable_thinking", "thinking")
@@ -275,7 +299,7 @@ def thinking_budget(body: schema.ChatRequest) -> int | None:
     return None if most == -1 else most
 
 
-_RESERVED = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
+_RESERVED = ("messages", "tools", "add_generation_prompt", "continue_final_message")
 
 
 def logprobs(body: schema.Common) -> int | None:

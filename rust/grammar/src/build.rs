@@ -1,5 +1,6 @@
 //! Spec to compiled matcher. Takes milliseconds to seconds and a deep stack: runs on the compiler's threads only.
 
+mod composed;
 mod functions;
 mod lark;
 
@@ -15,12 +16,12 @@ use super::matching::{Compiled, Ends};
 use super::part::{Part, Pristine, Source, UNFOLLOWED};
 use super::schema::{self, Library};
 use super::sections::{self, Plan};
-use super::spec::{Section, Tag};
+use super::spec::Section;
 use super::unique::{Quotes, Rules, Shape};
 use super::written::Written;
 use super::written::assemble::Parts;
 use super::written::base::Base;
-use super::{GrammarSpec, env, tags, text, texts};
+use super::{GrammarSpec, env, text, texts};
 use crate::config::GrammarConfig;
 use crate::error::{Error, Result};
 use crate::types::{Narrowed, Token};
@@ -171,20 +172,14 @@ impl Builder {
                 self.compile_list(list, named, &self.rules).map_err(|why| Error::grammar("", "gbnf", why))
             }
             GrammarSpec::Calls(calls) => functions::build(self, calls, budget),
-            GrammarSpec::Tags(tags) => {
-                let content =
-                    |tag: &Tag| tag.content.as_ref().map(|content| self.tagged(content, budget)).transpose();
-                let contents = tags.tags.iter().map(content).collect::<Result<_>>()?;
-                let written = tags::written(tags, contents, &self.vocab)?;
-                schema::check_divisors(written.divisors)?;
-                self.finish(written).map_err(|why| Error::grammar("", "structural_tag", why))
-            }
             spec => {
                 let written = self.written(spec, budget)?;
+                schema::check_divisors(written.divisors)?;
                 let kind = match spec {
                     GrammarSpec::Regex(_) => "regex",
                     GrammarSpec::Choice(_) => "choice",
-                    _ => "text",
+                    GrammarSpec::Text(_) => "text",
+                    _ => "structural_tag",
                 };
                 self.finish(written).map_err(|why| Error::grammar("", kind, why))
             }
@@ -199,22 +194,17 @@ impl Builder {
             GrammarSpec::Regex(rx) => texts::regex(rx, &self.config),
             GrammarSpec::Choice(list) => texts::choice(list, &self.config),
             GrammarSpec::Text(text) => texts::fixed(text, &self.config, &self.vocab),
+            GrammarSpec::Tags(tags) => composed::tagged(self, tags, budget),
+            GrammarSpec::Sequence(_)
+            | GrammarSpec::Or(_)
+            | GrammarSpec::Repeat { .. }
+            | GrammarSpec::UpTo { .. }
+            | GrammarSpec::Arguments { .. } => composed::written(self, spec, budget),
             _ => {
                 let why = "of this kind cannot stand beside tools; use response_format json_schema";
                 Err(Error::grammar("", "grammar", why))
             }
         }
-    }
-
-    /// A grammar between the texts of a tag. No filter knows where it begins.
-    fn tagged(&self, spec: &GrammarSpec, budget: &Budget) -> Result<Written> {
-        let source = match unstyled(spec, budget) {
-            GrammarSpec::JsonObject => OBJECT,
-            GrammarSpec::JsonSchema(source) => source,
-            spec => return self.written(spec, budget),
-        };
-        let schema = schema::parse(source, &self.config)?;
-        schema::prepare(&schema, &self.config, (budget, &self.library, false))
     }
 
     fn json(&self, source: &str, budget: &Budget) -> Result<Written> {
@@ -258,27 +248,47 @@ impl Builder {
 
     fn gbnf(&self, source: &str, dialect: Dialect, budget: &Budget) -> Result<String> {
         texts::check_size("gbnf", source, &self.config)?;
-        gbnf::to_lark(source, (dialect, &|name| self.no_token(name)), self.config.max_lark_bytes, budget)
+        let names = |name: &str, is_other: bool| self.named_token(name, is_other);
+        gbnf::to_lark(source, (dialect, &names), self.config.max_lark_bytes, budget)
     }
 
-    /// Why a grammar cannot name this token, by its text or its number; None if it can.
-    fn no_token(&self, name: &str) -> Option<String> {
+    /// A token, by its text or its number, in Lark's notation; or any other token that an answer may have.
+    ///
+    /// # Errors
+    /// Why a grammar cannot name it.
+    fn named_token(&self, name: &str, is_other: bool) -> Result<String, String> {
         let number = name.strip_prefix("<[").and_then(|rest| rest.strip_suffix("]>"));
         let found = match number {
             Some(number) => number.parse().ok().filter(|token| (*token as usize) < self.vocab.len()),
-            None => match self.vocab.encode(&[(name, true)]).ok()?[..] {
-                [token] => Some(token).filter(|token| self.vocab.is_special(*token)),
+            None => match self.vocab.encode(&[(name, true)]).as_deref() {
+                Ok([token]) => Some(*token).filter(|token| self.vocab.is_special(*token)),
                 _ => None,
             },
         };
         match found {
-            None if number.is_some() => Some(format!("{name} is no token of this model")),
-            None => Some(format!("{name} is no special token of this model")),
-            Some(end) if self.vocab.is_eog(end) => Some(format!(
+            None if number.is_some() => Err(format!("{name} is no token of this model")),
+            None => Err(format!("{name} is no special token of this model")),
+            Some(token) if is_other => Ok(self.others(token)),
+            Some(end) if self.vocab.is_eog(end) => Err(format!(
                 "{name} ends an answer: leave it out, the end of the grammar is the end of the answer"
             )),
-            Some(_) => None,
+            Some(_) => Ok(name.to_owned()),
         }
+    }
+
+    /// All tokens but this one, those that end an answer, and those without a text.
+    fn others(&self, token: Token) -> String {
+        let vocab = &self.vocab;
+        let left_out = |t: &Token| *t == token || vocab.is_eog(*t) || vocab.bytes(*t).is_empty();
+        let mut ranges: Vec<(Token, Token)> = Vec::new();
+        for t in (0..vocab.len() as Token).filter(left_out) {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == t => *last = t,
+                _ => ranges.push((t, t)),
+            }
+        }
+        let ranges: Vec<String> = ranges.iter().map(|(first, last)| format!("{first}-{last}")).collect();
+        format!("<[^{}]>", ranges.join(","))
     }
 
     /// The grammar at its beginning. Also computes the first mask, since a grammar can compile and still allow no token.

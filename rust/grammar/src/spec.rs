@@ -30,6 +30,34 @@ pub enum GrammarSpec {
     Calls(Box<Calls>),
     /// One of these, each between two texts.
     Tags(Box<Tags>),
+    /// All of these, one after the other.
+    Sequence(Vec<GrammarSpec>),
+    /// One of these.
+    Or(Vec<GrammarSpec>),
+    /// So many of these.
+    Repeat {
+        /// One.
+        grammar: Box<GrammarSpec>,
+        /// At least.
+        least: u32,
+        /// At most; None: any number.
+        most: Option<u32>,
+    },
+    /// Any text, up to and including the first of these texts.
+    UpTo {
+        /// What ends it; special tokens are known in it.
+        ends: Vec<String>,
+        /// Texts that do not come before it.
+        #[serde(default)]
+        excludes: Vec<String>,
+    },
+    /// The arguments of a function, written one by one.
+    Arguments {
+        /// The function; its name is not written.
+        tool: Tool,
+        /// How.
+        parameters: Parameters,
+    },
     /// Parts, of which only some are constrained; the output begins with the first.
     Sections(Vec<Section>),
     /// The same with JSON written in this style.
@@ -109,7 +137,7 @@ pub struct Limit {
 
 /// How calls are written: `open`, then for each call `before`, the function's name, `between`, the arguments and `after`, with `separator`
 /// between two calls, then `close`. These texts may contain special tokens. `{id}`, `{index}` and `{ws}` stand for an id, a number
-/// and white space that the model chooses.
+/// and white space that the model chooses, and `{name}` in `between` for the function's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calls {
@@ -122,6 +150,9 @@ pub struct Calls {
     pub before: String,
     /// Between a name and the arguments.
     pub between: String,
+    /// Other texts that may stand there.
+    #[serde(default)]
+    pub betweens: Vec<String>,
     /// Behind the arguments.
     pub after: String,
     /// Between two calls; None: there is one call only.
@@ -130,12 +161,16 @@ pub struct Calls {
     /// Behind the last call.
     #[serde(default)]
     pub close: String,
-    /// How the text begins that is there already: a beginning of `open` and `before`.
+    /// How the text begins that is there already: a beginning of `open` and `before`. If there is one function and one call, its
+    /// name and what follows may be there, too.
     #[serde(default)]
     pub begun: String,
     /// What the output may be instead; no sections.
     #[serde(default)]
     pub or: Option<GrammarSpec>,
+    /// Before that.
+    #[serde(default)]
+    pub lead: String,
     /// How arguments are written one by one; None: they are one JSON object.
     #[serde(default)]
     pub parameters: Option<Parameters>,
@@ -243,8 +278,18 @@ impl GrammarSpec {
             GrammarSpec::Calls(calls) => calls.texts(),
             GrammarSpec::Tags(tags) => {
                 let texts = tags.tags.iter().flat_map(|tag| [&*tag.begin, &*tag.end]);
-                texts.chain(tags.separator.as_deref()).collect()
+                let contents = tags.tags.iter().flat_map(|tag| &tag.content);
+                texts
+                    .chain(tags.separator.as_deref())
+                    .chain(contents.flat_map(GrammarSpec::markers))
+                    .collect()
             }
+            GrammarSpec::Sequence(list) | GrammarSpec::Or(list) => {
+                list.iter().flat_map(GrammarSpec::markers).collect()
+            }
+            GrammarSpec::Repeat { grammar, .. } => grammar.markers(),
+            GrammarSpec::UpTo { ends, .. } => ends.iter().map(String::as_str).collect(),
+            GrammarSpec::Arguments { parameters, .. } => parameters.texts().collect(),
             GrammarSpec::Sections(sections) => sections.iter().flat_map(Section::markers).collect(),
             GrammarSpec::Styled { grammar, .. } => grammar.markers(),
             _ => Vec::new(),
@@ -272,6 +317,14 @@ impl GrammarSpec {
                 let content = |tag: &Tag| tag.content.as_ref().map_or(0, GrammarSpec::bytes);
                 tags.tags.iter().map(|tag| tag.begin.len() + tag.end.len() + 48 + content(tag)).sum()
             }
+            GrammarSpec::Sequence(list) | GrammarSpec::Or(list) => {
+                list.iter().map(|one| one.bytes() + 24).sum()
+            }
+            GrammarSpec::Repeat { grammar, .. } => grammar.bytes(),
+            GrammarSpec::UpTo { ends, excludes } => {
+                ends.iter().chain(excludes).map(|text| text.len() + 24).sum()
+            }
+            GrammarSpec::Arguments { tool, .. } => tool.schema.len(),
             GrammarSpec::Sections(sections) => sections.iter().map(Section::bytes).sum(),
             GrammarSpec::Styled { style, grammar } => {
                 grammar.bytes() + style.whitespace_pattern.as_ref().map_or(0, String::len)
@@ -300,14 +353,26 @@ impl Section {
 }
 
 impl Calls {
+    /// A function's name and the text behind it, in each way.
+    pub(crate) fn named(&self, tool: &Tool) -> impl Iterator<Item = String> {
+        let texts = std::iter::once(&self.between).chain(&self.betweens);
+        texts.map(|text| format!("{}{}", tool.name, text.replace("{name}", &tool.name)))
+    }
+
     /// The texts around names and arguments.
     pub fn texts(&self) -> Vec<&str> {
         let separator = self.separator.as_deref().unwrap_or_default();
         let mut texts = vec![&*self.open, &self.before, &self.between, &self.after, separator, &self.close];
-        if let Some(Parameters { before, between, after, separator, .. }) = &self.parameters {
-            texts.extend([&**before, after, separator]);
-            texts.extend(between.values().map(String::as_str));
-        }
+        texts.extend(self.betweens.iter().chain([&self.lead]).map(String::as_str));
+        texts.extend(self.parameters.iter().flat_map(Parameters::texts));
         texts
+    }
+}
+
+impl Parameters {
+    /// The texts around names and values.
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let around = [&*self.before, &self.after, &self.separator];
+        around.into_iter().chain(self.between.values().map(String::as_str))
     }
 }

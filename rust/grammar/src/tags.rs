@@ -10,31 +10,22 @@ use crate::vocab::Vocab;
 /// Most tags of one request.
 const MOST: usize = 128;
 
-/// The grammar of `tags`; `contents` are the grammars of their contents, in the same order.
+/// The grammar of `tags`; `rests` are the grammars of their contents and ends, in the same order.
 ///
 /// # Errors
-/// `Error::Grammar` if no tag begins with `tags.begun`, if there are too many tags, or if a tag with any text has no end.
-pub(super) fn written(tags: &Tags, contents: Vec<Option<Written>>, vocab: &Vocab) -> Result<Written> {
+/// `Error::Grammar` if no tag begins with `tags.begun`, or if there are too many tags.
+pub(super) fn written(tags: &Tags, rests: Vec<Written>, vocab: &Vocab) -> Result<Written> {
     let refuse = |why: &str| Err(Error::grammar("", "structural_tag", why));
     if tags.tags.is_empty() || tags.tags.len() > MOST {
         return refuse(&format!("there must be 1 to {MOST} tags"));
     }
     let (mut all, mut begun, mut whole) = (Written::frame(), Vec::new(), Vec::new());
-    for (tag, content) in tags.tags.iter().zip(contents) {
-        let mut rest = match content {
-            Some(content) => {
-                let content = all.part(content);
-                [vec![content], exactly(&tag.end, &mut all, vocab)?].concat()
-            }
-            None if tag.end.trim().is_empty() => return refuse("a tag with any text needs an end"),
-            None => any_up_to(&tag.end, &mut all, vocab)?,
-        };
+    for (tag, rest) in tags.tags.iter().zip(rests) {
+        let rest = all.part(rest);
         if let Some(begin) = tag.begin.strip_prefix(&tags.begun) {
-            begun.push([exactly(begin, &mut all, vocab)?, rest.clone()].concat());
+            begun.push([exactly(begin, &mut all, vocab)?, vec![rest.clone()]].concat());
         }
-        let mut line = exactly(&tag.begin, &mut all, vocab)?;
-        line.append(&mut rest);
-        whole.push(line);
+        whole.push([exactly(&tag.begin, &mut all, vocab)?, vec![rest]].concat());
     }
     if begun.is_empty() {
         return refuse("no tag begins as the text that is there");
@@ -50,19 +41,27 @@ pub(super) fn written(tags: &Tags, contents: Vec<Option<Written>>, vocab: &Vocab
     Ok(all)
 }
 
-/// Any text, up to and including `end`.
-fn any_up_to(end: &str, all: &mut Written, vocab: &Vocab) -> Result<Line> {
-    let around = Expr::concat([Expr::anything(), Expr::text(end.trim()), Expr::anything()]);
-    let text = Expr::all([Expr::anything(), around.not()]);
-    let behind = exactly(end, all, vocab)?;
-    match behind.first() {
-        Some(Symbol::Terminal(_)) if behind.len() == 1 => {
-            Ok(vec![all.terminal(Expr::concat([text, Expr::text(end)]))])
-        }
-        _ => {
-            let some = all.terminal(Expr::all([text, Expr::character().times(1, None)]));
-            let perhaps = all.rule(vec![Vec::new(), vec![some]]);
-            Ok([vec![Symbol::Rule(perhaps)], behind].concat())
-        }
+/// Any text, up to and including the first of `ends`, without any of `excludes`.
+///
+/// # Errors
+/// `Error::Grammar` if there are none, or one is empty.
+pub(super) fn up_to(
+    (ends, excludes): (&[String], &[String]),
+    all: &mut Written,
+    vocab: &Vocab,
+) -> Result<Line> {
+    let inner: Vec<&str> = ends.iter().chain(excludes).map(|text| text.trim()).collect();
+    if ends.is_empty() || inner.contains(&"") {
+        return Err(Error::grammar("", "structural_tag", "a tag with any text needs an end"));
     }
+    let around = |text: &&str| Expr::concat([Expr::anything(), Expr::text(text), Expr::anything()]).not();
+    let text = Expr::all(std::iter::once(Expr::anything()).chain(inner.iter().map(around)));
+    let behind: Vec<Line> = ends.iter().map(|end| exactly(end, all, vocab)).collect::<Result<_>>()?;
+    if behind.iter().all(|line| matches!(line[..], [Symbol::Terminal(_)])) {
+        let ends = Expr::any(ends.iter().map(|end| Expr::text(end)));
+        return Ok(vec![all.terminal(Expr::concat([text, ends]))]);
+    }
+    let some = all.terminal(Expr::all([text, Expr::character().times(1, None)]));
+    let perhaps = all.rule(vec![Vec::new(), vec![some]]);
+    Ok(vec![Symbol::Rule(perhaps), Symbol::Rule(all.rule(behind))])
 }

@@ -13,6 +13,7 @@ mod server;
 mod speculative;
 #[cfg(test)]
 mod tests;
+mod tool_format;
 mod trtllm;
 mod vllm;
 
@@ -26,6 +27,7 @@ pub use print::print;
 pub use sampling::SamplingDefaults;
 pub use server::{AccessLog, LogFormat, ServerConfig, UnknownFields};
 pub use speculative::{Acceptance, AcceptanceKey, DraftSource, PromptLookupConfig, SpeculativeConfig};
+pub use tool_format::{ToolFormat, ToolFormats};
 pub use trtllm::TrtllmConfig;
 pub use vllm::{Distribution, VllmConfig};
 

@@ -46,7 +46,8 @@ pub(super) fn words(schema: &Value) -> String {
 fn kind(schema: &Value) -> String {
     if let Some(choices) = choices(schema) {
         let quoted: Vec<_> = choices.iter().map(|choice| format!("\"{choice}\"")).collect();
-        return format!("one of {}", quoted.join(", "));
+        let or = if has_type(schema, "object") { ", or an object" } else { "" };
+        return format!("one of {}{or}", quoted.join(", "));
     }
     if let Some(items) = schema.get("items") {
         return format!("a list in which each item is {}", words(items));

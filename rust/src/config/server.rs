@@ -1,5 +1,6 @@
 //! The group `server` of `runtime.json`.
 
+use super::tool_format::{ToolFormat, ToolFormats};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,46 +36,6 @@ pub enum UnknownFields {
     Refuse,
     /// Ignore all and log their names once.
     Ignore,
-}
-
-/// How a model writes calls of functions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ToolFormat {
-    /// As its chat template shows, else as JSON.
-    Auto,
-    /// `<tool_call>{"name": …, "arguments": …}</tool_call>`: Hermes, Qwen.
-    Hermes,
-    /// `{"name": …, "parameters": …}`: Llama 3.
-    #[serde(rename = "llama3_json")]
-    Llama3Json,
-    /// `[TOOL_CALLS][{"name": …, "arguments": …}]`.
-    Mistral,
-    /// `[TOOL_CALLS]name[ARGS]{…}`: newer Mistral models.
-    MistralArgs,
-    /// `<|tool_call|>[{"name": …, "arguments": …}]<|/tool_call|>`: Phi-4 mini.
-    Phi4,
-    /// DeepSeek V3 and R1.
-    Deepseek,
-    /// `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`: Qwen3-Coder, Qwen3.5, Nemotron 3.
-    #[serde(rename = "qwen3_coder")]
-    Qwen3Coder,
-    /// `<tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>`: GLM 4.5 and later.
-    Glm,
-    /// `<|tool_call>call:name{key:value}<tool_call|>`: Gemma 4.
-    Gemma,
-    /// Messages in the channel `commentary`: gpt-oss.
-    GptOss,
-    /// `<|tool_call|>[{"name": …, "arguments": …}]`: Granite 3.
-    Granite,
-    /// `functools[{"name": …, "arguments": …}]`: Firefunction.
-    Functools,
-    /// `<|tool_call_begin|>functions.name:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`: Kimi K2.
-    Kimi,
-    /// `<|tool_call_start|>[name(key="value")]<|tool_call_end|>`: LFM2.
-    Python,
-    /// `{"name": …, "arguments": …}`.
-    Json,
 }
 
 /// Prompts for the questions of `/v1/systemone`, by type. `{instructions}`, `{options}` and `{state}` are replaced by the question, the
@@ -131,8 +92,9 @@ pub struct ServerConfig {
     /// Chat template: a file, or the name of a preset; null = the model's own.
     #[schemars(length(min = 1))]
     pub chat_template: Option<String>,
-    /// How the model writes function calls; auto = as its chat template shows.
-    pub tool_format: ToolFormat,
+    /// How the model writes function calls: a name, or an object that describes it (docs/tools.md); auto = as its chat template
+    /// shows.
+    pub tool_format: ToolFormats,
     /// The texts before and after thinking, for a model that always thinks; [] = it does not; null = as its chat template
     /// shows.
     #[schemars(length(max = 2), inner(length(min = 1, max = 256)))]
@@ -183,7 +145,7 @@ impl Default for ServerConfig {
             ssl_keyfile: None,
             keep_alive: 75,
             chat_template: None,
-            tool_format: ToolFormat::Auto,
+            tool_format: ToolFormats::Named(ToolFormat::Auto),
             reasoning_markers: None,
             decision_prompts: DecisionPrompts::default(),
             send_timeout: 30.0,

@@ -126,4 +126,6 @@ pub struct Info {
     pub chat_template: Option<String>,
     /// Its template for requests with functions, if its file carries one.
     pub tool_use_template: Option<String>,
+    /// Its template for requests with documents, if its file carries one.
+    pub rag_template: Option<String>,
 }

@@ -318,5 +318,6 @@ fn info_of(target: &dyn Target, vocab: &Vocab, config: &Config) -> Info {
         begin: vocab.begin(),
         chat_template: None,
         tool_use_template: None,
+        rag_template: None,
     }
 }

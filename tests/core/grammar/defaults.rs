@@ -363,11 +363,13 @@ fn a_known_function_keeps_its_style_and_its_notes() {
             open,
             before,
             between,
+            betweens: Vec::new(),
             after,
             separator: None,
             close,
             begun,
             or: None,
+            lead: String::new(),
             parameters: None,
             except: None,
         }))

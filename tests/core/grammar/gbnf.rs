@@ -353,6 +353,33 @@ fn tokens_come_as_tokens_only() {
 }
 
 #[test]
+fn any_token_but_one() {
+    let bench = Bench::new();
+    let token = |text: &str| bench.vocab.encode(&[(text, true)]).unwrap()[0];
+    let (start, end) = (token("<|im_start|>"), token("<|im_end|>"));
+    for (left_out, other) in [("<|im_start|>", token("a")), ("<[97]>", start), ("<|im_end|>", start)] {
+        let kept = token(if left_out == "<[97]>" { "a" } else { left_out });
+        let source = format!("root ::= !{left_out}{{2}} \"!\"");
+        let mut grammar = bench.compile(&GrammarSpec::Gbnf(source.clone())).unwrap();
+        for _ in 0..2 {
+            let mask = grammar.mask().unwrap();
+            assert!(mask.allows(other) && mask.allows(token("!")), "{source}");
+            assert!(!mask.allows(kept) && !mask.allows(end), "{source}");
+            grammar.commit(other).unwrap();
+        }
+        assert_eq!(grammar.mask().unwrap().single(), Some(token("!")));
+    }
+    // As many as there are, up to the token.
+    let spec = GrammarSpec::Gbnf("root ::= !<|im_start|>* <|im_start|> \"b\"".into());
+    let mut grammar = bench.compile(&spec).unwrap();
+    for given in [token("x"), token("<"), start, token("b")] {
+        assert!(grammar.mask().unwrap().allows(given), "{given}");
+        grammar.commit(given).unwrap();
+    }
+    assert!(grammar.is_ended());
+}
+
+#[test]
 fn grammars_of_clients() {
     let spec = |source: &str| GrammarSpec::Gbnf(source.to_owned());
     let sums = "root ::= sum \"\\n\"\nsum ::= sum [-+] product | product\nproduct ::= product [*/] atom | atom\n\

@@ -1,5 +1,6 @@
 //! The grammar layer through its public interface, on the toy vocabulary.
 
+mod calls;
 mod common;
 mod compiler;
 mod complete;

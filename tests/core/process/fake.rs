@@ -89,6 +89,7 @@ fn info(config: &Config) -> Info {
         begin: None,
         chat_template: None,
         tool_use_template: None,
+        rag_template: None,
     }
 }
 

@@ -175,6 +175,7 @@ fn what_is_said_once_is_the_same_at_the_other_end() {
         begin: None,
         chat_template: Some("{{ messages }}".into()),
         tool_use_template: None,
+        rag_template: None,
     };
     let sent = [
         FromEngine::Opening("reading".into()),

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -28,7 +28,7 @@ LEAST_TOLERANCE = 2e-7
 """A tolerance below this is this: the engine's numbers have no more digits."""
 
 _MOST_ROUNDS = 64
-_MOST_PATHS = 128
+MOST_PATHS = 128
 """Choices of one request of the core."""
 _PATHS = 8
 """More paths than these are rarely open at once."""
@@ -36,6 +36,7 @@ _MOST_AHEAD = 32
 """Most tokens that a path may have after its node; the core takes as many (`MAX_WANTED`)."""
 
 Path = tuple[int, ...]
+Rows = list[list[Successors]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +78,7 @@ async def all_decided(
 
     async def one(decision: Decision) -> Found:
         async with turn:
-            return await decided(engine, vocabulary, decision, min(places // at_once, _MOST_PATHS))
+            return await decided(engine, vocabulary, decision, min(places // at_once, MOST_PATHS))
 
     tasks = [asyncio.ensure_future(one(decision)) for decision in decisions]
     try:
@@ -93,19 +94,37 @@ async def decided(engine: AsyncEngine, vocabulary: Vocabulary, decision: Decisio
     Raises:
         CoreError: the engine refuses the request, or fails.
     """
+    asking = rounds(vocabulary, decision, most)
+    rows: Rows | None = None
+    while True:
+        try:
+            request, paths = asking.send(rows)
+        except StopIteration as e:
+            found: Found = e.value
+            return found
+        rows = await _evaluated(engine, request, paths)
+
+
+def rounds(
+    vocabulary: Vocabulary, decision: Decision, most: int
+) -> Generator[tuple[str, int], Rows | None, Found]:
+    """Yields each request of the core with the number of its choices, and takes their rows; returns the end.
+
+    A round follows up to `most` paths. A row is what may follow on a path, after its node and after each
+    further token.
+    """
     tree = _Tree(vocabulary, decision.options)
     for _ in range(_MOST_ROUNDS):
         paths = tree.wanted(most, max(decision.tolerance, LEAST_TOLERANCE))
         if not paths:
             break
-        tree.take(paths, await _evaluated(engine, decision, paths))
+        rows = yield _request(decision, paths), len(paths)
+        assert rows is not None
+        tree.take(paths, rows)
     return tree.result()
 
 
-async def _evaluated(
-    engine: AsyncEngine, decision: Decision, paths: Sequence[tuple[Path, int]]
-) -> list[list[Successors]]:
-    """What may follow on each path, after its node and after each further token."""
+def _request(decision: Decision, paths: Sequence[tuple[Path, int]]) -> str:
     base = decision.base
     told = [{"tokens": [*base, *path], "from": len(base) + first} for path, first in paths]
     decide = {
@@ -115,8 +134,12 @@ async def _evaluated(
         "inside": decision.inside,
     }
     request = {**decision.core, "prompt": decision.prompt, "n": len(paths), "decide": decide}
-    generation = await engine.submit([msgspec.json.encode(request).decode()], len(paths))
-    found: list[list[Successors]] = [[] for _ in paths]
+    return msgspec.json.encode(request).decode()
+
+
+async def _evaluated(engine: AsyncEngine, request: str, paths: int) -> Rows:
+    generation = await engine.submit([request], paths)
+    found: Rows = [[] for _ in range(paths)]
     try:
         while deltas := await generation.next():
             for delta in deltas:

@@ -11,7 +11,7 @@ use crate::schema;
 use crate::spec::{Calls, JsonStyle, JsonType, Parameters, Tool};
 use crate::types::Narrowed;
 use crate::written::Written;
-use crate::{GrammarSpec, calls};
+use crate::{GrammarSpec, calls, texts};
 use llguidance::api::TopLevelGrammar;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -89,7 +89,8 @@ pub(super) fn build(builder: &Builder, calls: &Calls, budget: &Budget) -> Result
         None => builder.finish(all),
         Some((or, limits)) => {
             let rules = builder.filter(all.shape.take());
-            let start = part(None, format!("start: @{} | @{ANSWER}", named.add(all)?));
+            let lead = named.add(texts::fixed(&calls.lead, &builder.config, &builder.vocab)?)?;
+            let start = part(None, format!("start: @{} | @{lead} @{ANSWER}", named.add(all)?));
             let grammars = vec![start, part(Some(ANSWER.to_owned()), or)];
             let list = TopLevelGrammar { grammars, max_tokens: None };
             let compiled = builder.compile_list(list, named, limits);
@@ -100,7 +101,10 @@ pub(super) fn build(builder: &Builder, calls: &Calls, budget: &Budget) -> Result
 }
 
 /// The grammar of a function's arguments.
-fn arguments(
+///
+/// # Errors
+/// What cannot be enforced.
+pub(super) fn arguments(
     builder: &Builder,
     (tool, parameters): (&Tool, Option<&Parameters>),
     budget: &Budget,

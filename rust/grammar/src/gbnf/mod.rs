@@ -52,13 +52,17 @@ mod tests {
     use super::*;
     use crate::error::Error;
 
+    fn plain(name: &str, is_other: bool) -> Result<String, String> {
+        Ok(if is_other { name.replace("<[", "<[^") } else { name.to_owned() })
+    }
+
     fn lark(source: &str) -> String {
-        to_lark(source, (Dialect::Gbnf, &|_| None), 10_000, &Budget::of_a_test())
+        to_lark(source, (Dialect::Gbnf, &plain), 10_000, &Budget::of_a_test())
             .unwrap_or_else(|e| panic!("{source}: {e}"))
     }
 
     fn refused(source: &str) -> String {
-        let refusal = to_lark(source, (Dialect::Gbnf, &|_| None), 10_000, &Budget::of_a_test());
+        let refusal = to_lark(source, (Dialect::Gbnf, &plain), 10_000, &Budget::of_a_test());
         let Err(Error::Grammar { keyword, why, .. }) = refusal else { panic!("{source}: {refusal:?}") };
         assert_eq!(keyword, "gbnf");
         why
@@ -112,6 +116,7 @@ mod tests {
 
     #[test]
     fn tokens_are_apart_from_texts() {
+        assert_eq!(lark("root ::= !<[12]>* <[12]>"), "start: r0\nr0: r1* <[12]>\nr1: <[^12]>\n");
         let lark = lark("root ::= <[12]> [a-z]+ (<|x|> | <think> \"b\"){2} [0-9]*");
         assert!(lark.starts_with("start: r0\nr0: <[12]> T0 r1{2} "), "{lark}");
         assert!(lark.contains("r1: <|x|> | <think> T1\n") && lark.contains("T0: /(?:[a-z])+/"), "{lark}");
@@ -119,7 +124,7 @@ mod tests {
 
     #[test]
     fn xgrammar_s_dialect_has_long_escapes_and_any_character() {
-        let read = |source| to_lark(source, (Dialect::Ebnf, &|_| None), 10_000, &Budget::of_a_test());
+        let read = |source| to_lark(source, (Dialect::Ebnf, &plain), 10_000, &Budget::of_a_test());
         assert_eq!(
             read(r#"root ::= "\x1F600" [^] [\x4e00-\x9fff]"#).unwrap(),
             "start: /(?:\\x{1f600}(?s:.)[\\x{4e00}-\\x{9fff}])/"
@@ -155,7 +160,9 @@ mod tests {
             ("root ::= \"a\" $", "line 1, column 14", "means nothing"),
             ("root ::= \"a\" (= \"b\")", "line 1, column 14", "without being taken"),
             ("root ::= TagDispatch((\"<a>\", a))", "line 1, column 10", "TagDispatch is not supported"),
-            ("root ::= \"a\" !<[1]>", "line 1, column 14", "tokens"),
+            ("root ::= \"a\" !\"b\"", "line 1, column 14", "!<think>"),
+            ("root ::= !", "line 1, column 10", "!<think>"),
+            ("root ::= !<[1-3]>", "line 1, column 10", "!<think>"),
             ("root ::= <a b>", "line 1, column 10", "like <think> or <[1000]>"),
             ("root ::= <[1-3]>", "line 1, column 10", "like <think> or <[1000]>"),
             ("root ::= <>", "line 1, column 10", "like <think> or <[1000]>"),

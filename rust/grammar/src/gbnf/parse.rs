@@ -58,8 +58,8 @@ impl Source {
     }
 }
 
-/// Returns why a token (`<think>`, `<[1000]>`) cannot be named, or None.
-pub(crate) type Names<'a> = &'a dyn Fn(&str) -> Option<String>;
+/// Returns a token (`<think>`, `<[1000]>`) in Lark's notation, or why it cannot be named. `true`: any token but this one.
+pub(crate) type Names<'a> = &'a dyn Fn(&str, bool) -> Result<String, String>;
 
 struct Parser<'a> {
     source: Source,
@@ -167,9 +167,9 @@ impl Parser<'_> {
                     Part::Class(ClassUnicode::new([ClassUnicodeRange::new('\0', char::MAX)]))
                 }
                 Some('(') => self.group(depth)?,
-                Some('<') if self.dialect == Dialect::Gbnf => self.token()?,
+                Some('<' | '!') if self.dialect == Dialect::Gbnf => self.token()?,
                 Some('<' | '!') => {
-                    let why = "tokens cannot be named here, nor left out: write the grammar as lark_grammar";
+                    let why = "tokens cannot be named in XGrammar's EBNF: write the grammar in GBNF or as lark_grammar";
                     return self.refuse(begin, why);
                 }
                 Some(_) if self.begins_rule() => return Ok(Part::sequence(parts)),
@@ -186,21 +186,22 @@ impl Parser<'_> {
         }
     }
 
-    /// A token by its text or its number: `<think>`, `<[1000]>`.
+    /// A token by its text or its number: `<think>`, `<[1000]>`; behind `!`, any token but this one.
     fn token(&mut self) -> Result<Part> {
         let begin = self.at;
-        let inner = self.rest()[1..].iter().take_while(|c| !c.is_whitespace() && !matches!(c, '<' | '>'));
+        let is_other = self.takes("!");
+        let inner = self.rest().iter().skip(1).take_while(|c| !c.is_whitespace() && !matches!(c, '<' | '>'));
         let name: String = inner.collect();
-        self.at += 1 + name.chars().count();
+        let opens = self.takes("<");
+        self.at += name.chars().count();
         let number = name.strip_prefix('[').map(|number| number.strip_suffix(']').unwrap_or_default());
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        if name.is_empty() || !self.takes(">") || number.is_some_and(|number| !is_number(number)) {
-            return self.refuse(begin, "a token must be written like <think> or <[1000]>");
+        if !opens || name.is_empty() || !self.takes(">") || number.is_some_and(|number| !is_number(number)) {
+            return self.refuse(begin, "a token must be written like <think> or <[1000]>, or !<think>");
         }
-        let name = format!("<{name}>");
-        match (self.names)(&name) {
-            None => Ok(Part::Token(name)),
-            Some(why) => self.refuse(begin, why),
+        match (self.names)(&format!("<{name}>"), is_other) {
+            Ok(token) => Ok(Part::Token(token)),
+            Err(why) => self.refuse(begin, why),
         }
     }
 

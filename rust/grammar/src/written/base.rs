@@ -12,6 +12,9 @@ use llguidance::derivre::{ExprRef, RegexAst, RegexBuilder};
 use llguidance::earley::lexerspec::{LexemeClass, LexemeIdx, LexerSpec};
 use std::sync::Arc;
 
+/// Steps that it may take to tell where an expression ends.
+const FUEL: u64 = 1_000_000;
+
 /// Expressions for JSON strings.
 pub(crate) struct Strings {
     /// All strings, each in one spelling.
@@ -122,6 +125,21 @@ pub(crate) fn lexer_of(expr: &Expr, slices: &[String]) -> Result<(LexerSpec, Lex
     let lexeme = greedy(&mut lexer, rx)?;
     lexer.add_extra_lexemes(slices);
     Ok((lexer, lexeme))
+}
+
+/// Whether a text of the expression, and a text of `first` behind it, begin a text of the expression again: then the lexer does not
+/// end the first one there.
+///
+/// # Errors
+/// What is no regular expression, or too complex to tell.
+pub(crate) fn goes_on(expr: &Expr, first: &Expr) -> Result<bool, String> {
+    let longer = Expr::concat([expr.clone(), first.clone(), Expr::anything()]);
+    let mut builder = RegexBuilder::new();
+    of_characters(&mut builder);
+    let rx = build(&mut builder, &AHashMap::new(), &Expr::all([expr.clone(), longer]))?;
+    let mut regex = builder.to_regex_limited(rx, FUEL).map_err(|e| e.to_string())?;
+    let start = regex.initial_state();
+    Ok((0..=255).any(|byte| !regex.transition(start, byte).is_dead()))
 }
 
 /// Adds a lexeme.

@@ -73,6 +73,7 @@ impl Pair<'_> {
             plan,
             chat_template: target.model.chat_template(None),
             tool_use_template: target.model.chat_template(Some(c"tool_use")),
+            rag_template: target.model.chat_template(Some(c"rag")),
             threads: target.workers.size(),
             on_gpus: target.layout.whole(),
             summary: target.summary(&plan, gpus),

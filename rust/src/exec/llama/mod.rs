@@ -55,6 +55,8 @@ pub struct Opened {
     pub chat_template: Option<String>,
     /// Its template for requests with functions.
     pub tool_use_template: Option<String>,
+    /// Its template for requests with documents.
+    pub rag_template: Option<String>,
     /// Threads that compute its passes.
     pub threads: u32,
     /// GPUs compute all of its layers, so that the machine's cores have little to do with passes.

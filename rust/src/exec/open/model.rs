@@ -77,5 +77,6 @@ pub(super) fn open(target: &str, config: &Config, tell: Tell<'_>) -> Result<Open
     opened.info.weights = sampled(&gguf)?;
     opened.info.chat_template = model.chat_template;
     opened.info.tool_use_template = model.tool_use_template;
+    opened.info.rag_template = model.rag_template;
     Ok(opened)
 }
