@@ -121,7 +121,11 @@ def test_all_rules_are_evaluated_and_the_server_is_well(server: Server, promethe
 
 
 def test_memory_of_kv_is_counted_when_it_is_taken_and_when_it_is_returned() -> None:
-    body = {"messages": [{"role": "user", "content": "Tell me about a horse."}], "max_tokens": 20, "min_tokens": 20}
+    body = {
+        "messages": [{"role": "user", "content": "Tell me about a horse."}],
+        "max_tokens": 20,
+        "min_tokens": 20,
+    }
     with serving_demo() as server:
         assert server.metric("llgtrt_engine_threads") >= 1
         assert server.http.post("/v1/chat/completions", json=body).status_code == 200
