@@ -29,7 +29,7 @@ mod plan;
 mod probe;
 pub mod vocab;
 
-use crate::config::{Config, KvPlan, Numa};
+use crate::config::{Config, EngineConfig, KvPlan, Numa};
 use crate::error::{Error, Result};
 use crate::exec::{Forward, Tell, cores, memory};
 use devices::Gpus;
@@ -84,6 +84,14 @@ pub fn open(gguf: &Path, config: &Config, draft: Option<(&Path, &Config)>, tell:
     let draft = draft.map(|draft| Loaded::load(draft, Role::Draft, &mut gpus, workers, tell));
     let draft = draft.transpose().map_err(of_draft)?;
     Pair { target, draft, gpus }.open(free, tell)
+}
+
+/// Looks whether the model of a GGUF file reaches the context that is asked for.
+///
+/// # Errors
+/// `Invalid` of the target where the file is damaged or cannot be served, or of `engine.context`.
+pub fn check_context(gguf: &Path, engine: &EngineConfig) -> Result<()> {
+    plan::settle_context(&mut engine.clone(), file::read(gguf)?.trained, true)
 }
 
 /// An error of opening a target, as one of opening a draft model; one about a key stays that.
