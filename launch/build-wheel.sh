@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a wheel that needs no compiler where it is installed, in target/wheels: for x86-64-v3 (the kernels choose further
+# Makes a wheel that needs no compiler where it is installed, and its SBOM, in target/wheels: for x86-64-v3 (the kernels choose further
 # instructions when they run), glibc 2.34 or newer, any Python from 3.10 on, the demo pair in it. To be built with a glibc of
 # 2.34 to 2.37: Debian 12, Ubuntu 22.04. What is not committed is built, too, if git knows the file.
 set -euo pipefail
@@ -11,7 +11,7 @@ cd "$LLGTRT_ROOT"
 if [[ $(uname -m) != x86_64 ]]; then refuse "wheels are made on x86-64 only"; fi
 
 mkdir -p .build
-setup_venv run build wheel
+setup_venv run build wheel audit
 # shellcheck source=launch/env.sh
 . "$LLGTRT_ROOT/launch/env.sh"
 need_rust
@@ -33,8 +33,13 @@ echo x86-64-v3 >"$source/python/llgtrt/baseline.txt"
 "$CC" -O2 -fPIC -c launch/wheel/arc4random.c -o "$static/arc4random.o"
 printf 'INPUT(%s %s)\n' "$("$CXX" -print-file-name=libstdc++.a)" "$static/arc4random.o" >"$static/libstdc++.a"
 export RUSTFLAGS="-C target-cpu=x86-64-v3 -L native=$static"
+# Every wheel is compiled from new copies, so nothing could be taken from the last build's units.
+export CARGO_INCREMENTAL=0
 forget_other_compiler
+sbom="$wheels/llgtrt-$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml).cdx.json"
+"$VIRTUAL_ENV/bin/python" launch/sbom.py "$sbom"
 cd "$source"
 say "wheel for x86-64-v3, in $wheels"
-logged wheel maturin build --release --locked --strip --compatibility manylinux_2_34 --out "$wheels"
+logged wheel maturin build --release --locked --strip --compatibility manylinux_2_34 --sbom-include "$sbom" \
+    --out "$wheels"
 ls "$wheels"

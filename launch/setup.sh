@@ -29,7 +29,7 @@ setup_all() {
     if command -v flock >/dev/null; then flock 9; fi
     setup_venv run build
     if [[ $1 == dev ]]; then
-        setup_venv dev
+        setup_venv dev audit
         setup_javascript
     fi
     if [[ $1 == dev || ${2:-} == demo ]]; then setup_demo; fi

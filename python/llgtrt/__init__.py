@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from llgtrt.client import Client
     from llgtrt.llm import LLM, CompletionOutput, RequestOutput, SamplingParams, StructuredOutputsParams
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "LLM",

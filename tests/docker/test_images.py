@@ -77,8 +77,18 @@ def test_a_user_without_rights_serves_and_is_looked_after(file: Path) -> None:
     assert f"http://127.0.0.1:{last['EXPOSE']}/ready" in health[-1]
 
 
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_images_run_on_other_processors_than_the_one_that_builds(file: Path) -> None:
+    """The repository's settings for Cargo compile for the machine's own."""
+    assert "TARGET_CPU=x86-64-v3" in of(file, "ARG")
+    assert 'RUSTFLAGS="-C target-cpu=${TARGET_CPU}"' in of(file, "ENV")
+    (build,) = (rest for rest in of(file, "RUN") if "docker/steps.sh" in rest and "install" not in rest)
+    assert 'if [ "$TARGET_CPU" != native ]; then echo "$TARGET_CPU" > python/llgtrt/baseline.txt; fi' in build
+
+
 def test_the_image_is_one_that_has_an_executor() -> None:
-    (release,) = (rest.partition("=")[2] for rest in of(FILES[0], "ARG"))
+    arguments = dict(rest.split("=", 1) for rest in of(FILES[0], "ARG"))
+    release = arguments["TENSORRT_LLM"]
     major, minor, _ = map(int, release.split("."))
     assert (0, 18) <= (major, minor) <= (1, 2)
     assert of(FILES[0], "FROM")[-1] == "nvcr.io/nvidia/tensorrt-llm/release:${TENSORRT_LLM}"

@@ -1,12 +1,15 @@
 """The program that an install makes, from start to end, in a folder with modules of the same names.
 
 With LLGTRT_WHEEL=FILE also what uvx and pipx make of that wheel, where they are; they fetch what it needs.
+With LLGTRT_PROGRAM="COMMAND" a program that was installed elsewhere (launch/check-wheel.sh).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -21,8 +24,10 @@ import pytest
 import llgtrt
 
 WHEEL = os.environ.get("LLGTRT_WHEEL", "")
+PROGRAM = os.environ.get("LLGTRT_PROGRAM", "")
 PATIENCE = 600.0
 """Seconds that a start may take, what is required being fetched first."""
+DAYS = ["Tuesday", "Friday"]
 SCRIPT = "import sys\nfrom llgtrt.__main__ import main\nsys.exit(main())\n"
 TOOLS = {
     "uvx": ["uvx", "--from", WHEEL, "llgtrt"],
@@ -65,10 +70,12 @@ def serves(command: list[str], folder: Path, variables: dict[str, str]) -> None:
         )
     try:
         url = ready(process, log)
-        asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
+        form = {"type": "json_schema", "json_schema": {"name": "day", "schema": {"enum": DAYS}}}
+        messages = [{"role": "user", "content": "Which day comes after Monday?"}]
+        asked = {"messages": messages, "max_tokens": 20, "response_format": form}
         answer = httpx.post(url + "/v1/chat/completions", json=asked, timeout=PATIENCE)
         assert answer.status_code == 200, answer.text
-        assert answer.json()["usage"]["completion_tokens"] > 0
+        assert json.loads(answer.json()["choices"][0]["message"]["content"]) in DAYS
         others = list(descendants(process.pid))
         assert others, "the engine has a process of its own"
         process.send_signal(signal.SIGTERM)
@@ -107,3 +114,10 @@ def test_tools_that_run_a_wheel(tool: str, folder: Path, variables: dict[str, st
     if shutil.which(tool) is None:
         pytest.skip(f"needs {tool}")
     serves([*TOOLS[tool], "serve", "--demo"], folder, variables)
+
+
+@pytest.mark.skipif(not PROGRAM, reason="skipped: needs LLGTRT_PROGRAM, as launch/check-wheel.sh sets it")
+def test_a_program_that_was_installed(tmp_path: Path, variables: dict[str, str]) -> None:
+    """In an empty folder, because it may have Python 3.10."""
+    (tmp_path / "empty").mkdir()
+    serves([*shlex.split(PROGRAM), "serve", "--demo"], tmp_path / "empty", variables)

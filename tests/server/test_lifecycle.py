@@ -127,6 +127,14 @@ def test_what_cannot_be_served_is_one_line(toy: Server, tmp_path: Path) -> None:
         assert said in line
 
 
+def test_a_context_that_the_model_does_not_reach_is_refused_before_it_listens() -> None:
+    target = str(ROOT / "demo" / "target")
+    result = run(target, "--max-model-len", "1000000", "--port", "0")
+    assert result.returncode == 2
+    assert "engine.context: 1000000 is more than" in result.stderr
+    assert "listening" not in result.stderr
+
+
 def test_a_bare_model_file_is_served_as_its_folder_is(demo: Server) -> None:
     # With the vocabulary, the chat template and the name of the file.
     body = {"messages": [{"role": "user", "content": "Wo? <|im_end|> 日本"}], "max_tokens": 12}

@@ -129,7 +129,7 @@ pub fn open_vocab(target: &str) -> Result<Arc<Vocab>> {
 ///
 /// # Errors
 /// `Error::Invalid` naming `target` where there is no such folder or no model in it, or the key that asks for ranks which the
-/// engine does not have.
+/// engine does not have, or for a context that the model does not reach.
 pub fn check(target: &str, config: &Config) -> Result<()> {
     check_backend(target, config)?;
     match kind(target)? {
@@ -144,7 +144,7 @@ pub fn check(target: &str, config: &Config) -> Result<()> {
         Kind::Trtllm => trtllm::check(target),
         Kind::Checkpoint => checkpoint::described(target).map(|_| ()),
         #[cfg(feature = "llama")]
-        Kind::Model => model::find(target).map(|_| ()),
+        Kind::Model => model::check(target, config),
     }
 }
 

@@ -31,7 +31,7 @@ mod plan;
 mod probe;
 pub mod vocab;
 
-use crate::config::{Config, KvPlan, Numa};
+use crate::config::{Config, EngineConfig, KvPlan, Numa};
 use crate::error::{Error, Result};
 use crate::exec::head::Drafting;
 use crate::exec::{Forward, Tell, cores, memory};
@@ -102,6 +102,14 @@ fn is_same(one: &Path, other: &Path) -> bool {
         (Ok(one), Ok(other)) => one == other,
         _ => false,
     }
+}
+
+/// Looks whether the model of a GGUF file reaches the context that is asked for.
+///
+/// # Errors
+/// `Invalid` of the target where the file is damaged or cannot be served, or of `engine.context`.
+pub fn check_context(gguf: &Path, engine: &EngineConfig) -> Result<()> {
+    plan::settle_context(&mut engine.clone(), file::read(gguf)?.trained, true)
 }
 
 /// An error of opening a target, as one of opening a draft model; one about a key stays that.

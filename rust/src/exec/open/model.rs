@@ -24,6 +24,15 @@ pub(super) fn find(target: &str) -> Result<PathBuf> {
     Err(Error::target(path, why))
 }
 
+/// Looks for the target's model, and whether it reaches the context that is asked for.
+///
+/// # Errors
+/// As [`find`], and `Invalid` naming `engine.context`.
+pub(super) fn check(target: &str, config: &Config) -> Result<()> {
+    let gguf = find(target)?;
+    if config.engine.context > 0 { llama::check_context(&gguf, &config.engine) } else { Ok(()) }
+}
+
 /// The vocabulary, before any weights are read.
 ///
 /// One tokenizer: tokenizer.json where there is one (it must agree with the model's own bytes), else the model's own.
