@@ -287,20 +287,6 @@ def test_any_key_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["server"]["host"], found["max_queue_size"]) == ("::1", 5)
 
 
-def test_what_vllm_is_given(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--engine", "vllm", "--pp", "2", "--tp", "4", "--dtype", "bfloat16", "--max-num-seqs", "7"]
-    own = ["--speculative-config", '{"method": "eagle3", "model": "x"}', "--engine-args", '{"swap_space": 1}']
-    found = config(capsys, "toy", *flags, *own)
-    assert (found["engine"]["backend"], found["parallel"]["tp_size"], found["max_batch_size"]) == (
-        "vllm",
-        4,
-        7,
-    )
-    group = found["vllm"]
-    assert (group["pipeline_parallel_size"], group["speculative_config"]["method"]) == (2, "eagle3")
-    assert group["engine_args"] == {"dtype": "bfloat16", "swap_space": 1}
-
-
 def test_the_flags_of_the_reference_product(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "conf.json"
     file.write_text('{"speculative": {"draft_target_model_config": [4, [0], [1], true]}}')

@@ -17,6 +17,8 @@ from llgtrt import engines, vllm_plugin
 from llgtrt.engines import Answer, Base, Broken, Facts, Options, Request, answer
 from llgtrt.engines import vllm as module
 
+from .test_cli import config
+
 REQUEST = Request(
     id=7,
     prompt=[1, 2, 3],
@@ -286,3 +288,17 @@ def test_a_vllm_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(engines.Unusable, match=r"llgtrt\[vllm\]"):
         engines.installed()
+
+
+def test_flags_of_vllm(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--engine", "vllm", "--pp", "2", "--tp", "4", "--dtype", "bfloat16", "--max-num-seqs", "7"]
+    own = ["--speculative-config", '{"method": "eagle3", "model": "x"}', "--engine-args", '{"swap_space": 1}']
+    found = config(capsys, "toy", *flags, *own)
+    assert (found["engine"]["backend"], found["parallel"]["tp_size"], found["max_batch_size"]) == (
+        "vllm",
+        4,
+        7,
+    )
+    group = found["vllm"]
+    assert (group["pipeline_parallel_size"], group["speculative_config"]["method"]) == (2, "eagle3")
+    assert group["engine_args"] == {"dtype": "bfloat16", "swap_space": 1}

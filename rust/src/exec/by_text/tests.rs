@@ -52,7 +52,7 @@ impl Forward for Knows {
                 self.rows.push(row);
             }
         }
-        Ok(Rows { logits: self.rows.iter().map(|row| &row[..]).collect(), hidden: Vec::new() })
+        Ok(Rows { logits: self.rows.iter().map(|row| &row[..]).collect(), ..Rows::default() })
     }
 }
 

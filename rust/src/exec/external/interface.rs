@@ -146,14 +146,14 @@ fn read(python: &Py<PyAny>, tell: &Sender<Told>, closing: &AtomicBool) {
             python.call_method1(py, "wait", (WAIT,))?.extract(py)
         });
         let sent = match answers {
-            Ok(answers) => answers.into_iter().try_for_each(|answer| tell.send(Told::Answer(answer))),
+            Ok(answers) => answers.into_iter().all(|answer| tell.send(Told::Answer(answer)).is_ok()),
             Err(e) => {
                 // Where nobody reads any more, nobody needs to know.
                 let _ = tell.send(Told::Broken(text(&e)));
                 return;
             }
         };
-        if sent.is_err() {
+        if !sent {
             return;
         }
     }

@@ -141,6 +141,8 @@ impl World {
         let mut drafts: Vec<_> = asked.iter().map(draft).collect();
         let asks = asked.iter().zip(&mut drafts).map(|((slot, _), draft)| Ask {
             slot: Slot(*slot as u32),
+            age: *slot as u64,
+            circle: (0, 0, 0),
             known: &self.texts[*slot],
             draft,
             prompt: 1,
