@@ -25,6 +25,7 @@ impl Engine {
             self.choose(jobs);
         }
         self.ask_models(jobs);
+        self.level(jobs);
         self.ask_hidden(jobs);
         let drafted = jobs.iter().map(|(_, job)| job.draft.tokens.len() as u64).sum();
         self.tally.totals.computed_tokens += drafted;
@@ -186,6 +187,24 @@ impl Engine {
         }
     }
 
+    /// Makes drafts equally long where only what the last pass computed can be taken back.
+    fn level(&mut self, jobs: &mut [(usize, Job)]) {
+        let Some(most) = self.caps.even_drafts else { return };
+        let prompts = jobs.iter().any(|(_, job)| job.tokens.len() > 1);
+        let lengths = jobs.iter().map(|(_, job)| job.draft.tokens.len());
+        let even = if prompts { 0 } else { even_length(&lengths.collect::<Vec<_>>(), most as usize) };
+        for (index, job) in jobs {
+            let drafted = job.draft.tokens.len();
+            let left = if drafted < even { 0 } else { even };
+            if left < drafted {
+                job.draft.cut(left);
+                let planned = &mut self.running[*index].planned;
+                planned.length = left as u32;
+                planned.model = planned.model.filter(|_| left > 0);
+            }
+        }
+    }
+
     /// Asks for the hidden states that sources will draft from, in a step without prompt chunks: with them the engine
     /// computes logits for every token of a batch.
     fn ask_hidden(&mut self, jobs: &mut [(usize, Job)]) {
@@ -221,6 +240,17 @@ impl Engine {
             }
         }
     }
+}
+
+/// The length at which drafts of these lengths, those that are shorter left out, keep the most tokens; with the token that each
+/// follows they are at most `most`.
+fn even_length(lengths: &[usize], most: usize) -> usize {
+    let drafts = |length: usize| lengths.iter().filter(|own| **own >= length).count();
+    let fits = |length: &usize| drafts(*length) * (length + 1) <= most;
+    (1..=lengths.iter().copied().max().unwrap_or(0))
+        .filter(fits)
+        .max_by_key(|length| length * drafts(*length))
+        .unwrap_or(0)
 }
 
 /// How a step's guesses have fared, of each source that came to be judged: tokens that were right, and whether its part
@@ -283,4 +313,25 @@ fn end(ask: &mut Ask<'_>, before: u32, vocab: &Vocab) {
     let end = tokens.copied().position(|t| vocab.is_eog(t) || t as usize >= vocab.len());
     let drawn = |end: usize| ask.draft.probs.get(end).is_some_and(|q| !q.is_empty());
     ask.draft.cut(end.map_or(most, |end| end + usize::from(drawn(end))));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::even_length;
+
+    #[test]
+    fn even_drafts_keep_the_most_tokens() {
+        for (lengths, most, even) in [
+            (&[4, 4, 4][..], 100, 4),
+            (&[0, 0, 5], 100, 5),
+            (&[1, 1, 1, 2], 100, 1),
+            (&[1, 3, 3], 100, 3),
+            (&[8, 8], 10, 4),
+            (&[3], 3, 2),
+            (&[3], 1, 0),
+            (&[], 100, 0),
+        ] {
+            assert_eq!(even_length(lengths, most), even, "{lengths:?}, {most}");
+        }
+    }
 }

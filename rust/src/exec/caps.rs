@@ -32,6 +32,9 @@ pub struct Caps {
     pub stateful: bool,
     /// Most drafted tokens of a round that are taken back where they were refused; 0: nothing can be guessed ahead.
     pub rollback: u32,
+    /// Only what the last pass through the layers computed can be taken back: drafts of a step are equally long, come without
+    /// prompts beside them, and have at most so many tokens together, those that they follow included. None: any drafts.
+    pub even_drafts: Option<u32>,
     /// What it takes to hand the beginning of a slot to another.
     pub copying: Copying,
     /// The engine keeps prompts and prefixes by itself and finds them by their tokens: it is given each gap whole, cuts
@@ -64,6 +67,7 @@ impl Caps {
             prefix_reuse: true,
             stateful: false,
             rollback: u32::MAX,
+            even_drafts: None,
             copying: Copying::Slots,
             keeps_prompts: false,
             completes: true,

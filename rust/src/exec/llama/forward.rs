@@ -118,15 +118,20 @@ impl Llama {
         self.context.clear();
         let is_filled =
             self.gaps(&Vec::from_iter(runs.iter().map(|run| (run.slot.0, run.tokens.len() as u32))));
-        let (mut outputs, mut filled) = (Vec::new(), Vec::new());
-        for (i, run) in runs.iter().enumerate() {
+        let (mut outputs, mut filled) = (vec![0..0; runs.len()], Vec::new());
+        let mut order: Vec<_> = runs.iter().enumerate().collect();
+        if self.caps.even_drafts.is_some() {
+            // Drafts come last: a later pass would move the states of other sequences, but not those to go back to.
+            order.sort_by_key(|(_, run)| run.tokens.len());
+        }
+        for (i, run) in order {
             let n = run.tokens.len();
             let quiet = n - run.outputs as usize;
             for (j, &token) in (0u32..).zip(run.tokens) {
                 self.push(token, run.start + j, run.slot.0, j as usize >= quiet);
             }
             let end = self.context.pushed();
-            outputs.push(end - run.outputs as usize..end);
+            outputs[i] = end - run.outputs as usize..end;
             if is_filled.get(i) != Some(&true) {
                 continue;
             }

@@ -207,6 +207,7 @@ impl Loaded<'_> {
             prefix_reuse: reuses,
             stateful,
             rollback: if truncates { u32::MAX } else { context.rollback() },
+            even_drafts: (stateful && context.rollback() > 0).then(|| context.pass()),
             copying: match plan.home {
                 _ if !reuses => Copying::Never,
                 KvHome::Slots => Copying::Slots,

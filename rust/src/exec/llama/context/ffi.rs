@@ -160,12 +160,16 @@ impl Context {
         unsafe { sys::llama_n_rs_seq(self.context.as_ptr()) }
     }
 
+    /// Tokens that one pass through the layers takes.
+    pub fn pass(&self) -> u32 {
+        // SAFETY: the context is alive, and the call only reads.
+        unsafe { sys::llama_n_ubatch(self.context.as_ptr()) }
+    }
+
     /// Bytes of host memory that passes need beside KV, as far as that was looked at. Room for a row of logits for each token of a
     /// pass is reserved, 300 MiB with 152,000 ids. It takes no memory until it is written: a row for each sequence counts.
     pub fn computing(&self) -> u64 {
-        // SAFETY: the context is alive, and the call only reads.
-        let pass = unsafe { sys::llama_n_ubatch(self.context.as_ptr()) };
-        let unused = u64::from(pass.saturating_sub(self.sequences))
+        let unused = u64::from(self.pass().saturating_sub(self.sequences))
             * (self.context.model.n_vocab() * size_of::<f32>()) as u64;
         self.pages.computing.saturating_sub(unused)
     }

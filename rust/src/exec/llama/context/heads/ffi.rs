@@ -156,8 +156,7 @@ impl Context {
             return Ok(());
         }
         assert!(features.len().is_multiple_of(each), "whole rows");
-        // SAFETY: the context is alive, and the call only reads.
-        let most = unsafe { sys::llama_n_ubatch(self.context.as_ptr()) } as usize;
+        let most = self.pass() as usize;
         // The encoder looks at each token alone: they are no sequence's. The library wants positions that could follow.
         let first = self.held(0).end;
         for features in features.chunks(most * each) {
