@@ -1,8 +1,10 @@
-"""Beside llama-server on the same files: free and schemas, cold and known prompts, drafts and none."""
+"""Beside llama-server on the same files, or vLLM: free and schemas, cold and known prompts, drafts and none."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import json
 import tempfile
 from itertools import product
@@ -12,7 +14,7 @@ from typing import Any
 import contest
 import real
 from extractions import Extractions
-from servers import llama_server, ours
+from servers import llama_server, ours, vllm
 from work import SCHEMAS, Case
 
 DRAFT_LEN = 10
@@ -21,7 +23,7 @@ DRAFT_LEN = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's flags."""
-    parser.add_argument("peer", help="the llama-server program")
+    parser.add_argument("peer", help="the llama-server program, or vllm")
     parser.add_argument("models", nargs="*", help=".gguf files, say one model in Q8_0, Q4_0 and Q4_K_M")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 32])
     parser.add_argument("--rounds", type=int, default=3)
@@ -40,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--real",
         action="store_true",
         help="real models in place of files: SmolLM2, and the pair of LLGTRT_MODELS with and without drafts",
+    )
+    parser.add_argument(
+        "--folder",
+        help="with vllm: the Hugging Face folder that it serves. Ours serves the .gguf files, or without any "
+        "the same folder with vLLM as the engine",
     )
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--ours", default="{}", help="more of our configuration, JSON")
@@ -110,8 +117,33 @@ def real_config(args: argparse.Namespace, slots: int, draft: str | None) -> dict
     return config | more
 
 
+def run_vllm(args: argparse.Namespace) -> int:
+    """Beside vLLM without drafts, each at its own precision."""
+    if args.folder is None:
+        raise SystemExit("vllm needs --folder, a Hugging Face folder")
+    slots, meetings = max(args.clients), []
+    wanted = [
+        dataclasses.replace(case, seeded=False) for case in cases(args.clients) if args.only in case.name
+    ]
+    config = real_config(args, slots, None) | {"speculative": {"sources": []}}
+    for model in args.models or [None]:
+        with contextlib.ExitStack() as stack:
+            if model is None:
+                mine = stack.enter_context(vllm(args.folder, slots, args.context, inside=True))
+            else:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                mine = stack.enter_context(ours(model, config, folder))
+            theirs = stack.enter_context(vllm(args.folder, slots, args.context))
+            label = f"{Path(model).stem}: " if model else ""
+            meetings += contest.meet((mine, theirs), wanted, args.rounds, label)
+    contest.record("peers-vllm", (mine.name, "vLLM"), meetings).save()
+    return 0
+
+
 def run(args: argparse.Namespace) -> int:
     """All models and ways of drafting, a pair of servers for each."""
+    if args.peer == "vllm":
+        return run_vllm(args)
     if args.real:
         return run_real(args)
     slots = max(args.clients)

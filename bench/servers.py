@@ -75,6 +75,26 @@ def llama_server(program: str, model: str, slots: int, context: int, flags: list
         yield server
 
 
+@contextmanager
+def vllm(folder: str, slots: int, context: int, *, inside: bool = False) -> Iterator[Server]:
+    """vLLM, on all cores, of the environment of LLGTRT_VLLM_PYTHON; `inside`: as our server's engine."""
+    python = os.environ.get("LLGTRT_VLLM_PYTHON")
+    if python is None:
+        raise SystemExit(
+            "LLGTRT_VLLM_PYTHON is not set: name the Python of an environment with vLLM and llgtrt"
+        )
+    command = [python, "-m", "vllm.entrypoints.cli.main", "serve", folder, "--host", "127.0.0.1"]
+    if inside:
+        command = [python, "-I", "-m", "llgtrt", "serve", folder, "--engine", "vllm"]
+    command += ["--served-model-name", "m", "--max-num-seqs", str(slots), "--max-model-len", str(context)]
+    cores = os.environ.get("VLLM_CPU_OMP_THREADS_BIND") or f"0-{len(os.sched_getaffinity(0)) - 1}"
+    env = {"VLLM_CPU_OMP_THREADS_BIND": cores, "LLGTRT_VLLM": "off", "VLLM_NO_USAGE_STATS": "1"}
+    env["VLLM_CPU_KVCACHE_SPACE"] = os.environ.get("VLLM_CPU_KVCACHE_SPACE") or "2"
+    name, ready = ("llgtrt on vLLM", "/ready") if inside else ("vLLM", "/health")
+    with serving(name, command, ready, env) as server:
+        yield server
+
+
 def each(
     model: str, peer: str | None, clients: int, context: int, measure: Callable[[Server], T]
 ) -> dict[str, T]:
