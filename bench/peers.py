@@ -1,4 +1,4 @@
-"""Beside llama-server on the same files, or vLLM: free and schemas, cold and known prompts, drafts and none."""
+"""Beside llama-server on the same files, or vLLM: free and schemas, cold and known prompts, drafts."""
 
 from __future__ import annotations
 
