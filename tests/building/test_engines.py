@@ -135,7 +135,8 @@ def test_the_folder_is_whole_and_a_second_build_keeps_its_configuration(tmp_path
     for file in FILES.values():
         (source / file).write_text("{{ tools }}")
     build(source, engine, "q8_0")
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", *FILES.values()):
+    names = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+    for name in (*map(Path, names), *FILES.values()):
         assert (engine / name).read_bytes() == (source / name).read_bytes()
     assert json.loads((engine / "generation_config.json").read_text()) == {"eos_token_id": [256, 257]}
     text = (engine / "runtime.json").read_text()
@@ -172,10 +173,10 @@ def test_a_file_with_templates_for_functions_and_documents(tmp_path: Path) -> No
     tools = [{"type": "function", "function": {"name": "area"}}]
     with serving(str(file), config={"max_batch_size": 2}) as server:
         server.wait_ready()
-        given = ({}, {"tools": tools}, {"documents": [{"title": "hertz"}]})
+        given: list[dict[str, Any]] = [{}, {"tools": tools}, {"documents": [{"title": "hertz"}]}]
         answers = [server.http.post("/tokenize", json=body | more).json() for more in given]
-    texts = ["".join(answer["token_strs"]) for answer in answers]
-    assert texts == ["<|begin|>text", "<|begin|>area", "<|begin|>hertz"]
+    prompts = ["".join(answer["token_strs"]) for answer in answers]
+    assert prompts == ["<|begin|>text", "<|begin|>area", "<|begin|>hertz"]
 
 
 @pytest.mark.parametrize("case", ["llama3", "qwen2", "llama2", "gemma"])

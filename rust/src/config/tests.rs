@@ -156,6 +156,8 @@ fn accepted(schema: &Value) -> BoxedStrategy<Value> {
         prop::sample::select(choices).boxed()
     } else if let Some(items) = schema.get("items") {
         prop::collection::vec(accepted(items), 0..3).prop_map(Value::Array).boxed()
+    } else if schema::has_type(schema, "object") {
+        Just(json!({"any": [1, null]})).boxed()
     } else if schema::has_type(schema, "boolean") {
         any::<bool>().prop_map(Value::Bool).boxed()
     } else if schema::has_type(schema, "string") {

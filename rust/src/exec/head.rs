@@ -9,7 +9,7 @@
 //! that it accepts come with its round. Of a text whose beginning the target had from elsewhere, the head reads what follows: positions
 //! count from there, which rotary positions allow.
 //!
-//! Tokens are drawn under the grammar's mask with the target's sampler and noise, as those of a draft model ([`super::draft_walk`]).
+//! Tokens are drawn under the grammar's mask with the target's sampler and noise, as those of a draft model (`draft_walk`).
 
 #[cfg(test)]
 mod tests;
