@@ -1,6 +1,6 @@
 //! Drafts from a model with another vocabulary: it drafts text.
 //!
-//! The model reads the text so far in its own tokens ([`reading`]) and draws its likeliest tokens one by one. What it has
+//! The model reads the text so far in its own tokens (`reading`) and draws its likeliest tokens one by one. What it has
 //! drawn is encoded for the target, together with the unfinished word before it. Whole words join the draft at once, the last one
 //! when no more is drawn, for until then it may become another token. Between the words, what the grammar forces or proposes
 //! joins the draft without a pass, and the model goes on behind it. The draft ends at the first token that the grammar refuses.
