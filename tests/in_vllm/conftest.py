@@ -42,8 +42,9 @@ def fixture_thinking(model: str, tmp_path_factory: pytest.TempPathFactory) -> st
 def fixture_halves(model: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A model without weights whose heads can be shared by two ranks; SmolLM2 has 9."""
     folder = tmp_path_factory.mktemp("halves")
-    for file in Path(model).glob("*.json"):
-        shutil.copy(file, folder)
+    for file in Path(model).iterdir():
+        if file.suffix in (".json", ".jinja"):
+            shutil.copy(file, folder)
     shapes = {"hidden_size": 256, "head_dim": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
     shapes |= {"intermediate_size": 128, "num_hidden_layers": 2}
     config = json.loads((folder / "config.json").read_text())

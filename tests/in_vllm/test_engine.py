@@ -257,12 +257,16 @@ def children(parent: int, name: str) -> list[int]:
 
 def test_a_draft_model(model: str, tmp_path: Path) -> None:
     with llgtrt(model, tmp_path, model, "--num-speculative-tokens", "3") as server:
-        answer = server.chat("Describe a person.", max_tokens=60, **schema_format(PERSON)).json()
+        fields = {"max_tokens": 60, "speculative": {"report": True}, **schema_format(PERSON)}
+        answer = server.chat("Describe a person.", **fields).json()
         check([answer["choices"][0]["message"]["content"]])
         drafts = answer["usage"]["speculative"]["sources"]["draft_model"]
         assert drafts["drafted"] >= drafts["accepted"] > 0
         assert server.metric("llgtrt_accepted_tokens_total") == drafts["accepted"]
         assert server.metric("llgtrt_drafted_tokens_total") == drafts["drafted"]
+        for field in ("min_p", "logit_bias", "ignore_eos"):
+            refused = server.chat("?", **{field: ANSWERED[field]})
+            assert (refused.status_code, refused.json()["error"]["param"]) == (400, field)
 
 
 def test_speculation_of_vllms_own(model: str, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ class Echo(Base):
         self.cancelled: list[int] = []
 
     def facts(self) -> Facts:
-        return Facts(name="echo", summary="echo 1", lacks=[])
+        return Facts(name="echo", summary="echo 1", speculates=False, lacks=[])
 
     async def generate(self, request: Request) -> AsyncIterator[Answer]:
         try:
@@ -221,7 +221,9 @@ def test_what_vllm_is_given() -> None:
         "draft_tensor_parallel_size": 2,
     }
     group |= {"speculative_config": {"method": "ngram"}, "distributed_executor_backend": "ray"}
-    opened(draft="small", vllm=group).shutdown()
+    engine = opened(draft="small", vllm=group)
+    assert engine.facts()["lacks"] == ["Seed", "MinP", "LogitBias", "IgnoreEos"]
+    engine.shutdown()
     assert FakeLLM.given["speculative_config"] == {"method": "ngram"}
     assert FakeLLM.given["distributed_executor_backend"] == "ray"
     assert "gpu_memory_utilization" not in FakeLLM.given
@@ -231,7 +233,8 @@ def test_what_vllm_is_given() -> None:
 def test_a_request_of_vllm() -> None:
     engine = opened()
     try:
-        assert engine.facts() == Facts(name="vLLM on processors", summary="vLLM 0.32.0", lacks=["Seed"])
+        facts = Facts(name="vLLM on processors", summary="vLLM 0.32.0", speculates=False, lacks=["Seed"])
+        assert engine.facts() == facts
         entry = {5: types.SimpleNamespace(logprob=-2.0), 9: types.SimpleNamespace(logprob=-0.5)}
         drafts = types.SimpleNamespace(histogram=[1, 2, 3], num_draft_tokens=12)
         FakeLLM.says = [

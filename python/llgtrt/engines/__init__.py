@@ -106,6 +106,8 @@ class Facts(TypedDict):
     """As refusals of requests name it."""
     summary: str
     """Name and version."""
+    speculates: bool
+    """It drafts, and counts that with a request's last answer."""
     lacks: list[str]
     """Features of the core's list that it lacks on this machine, beside those that it lacks everywhere."""
 

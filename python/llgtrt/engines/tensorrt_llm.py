@@ -47,7 +47,7 @@ class Engine(Base):
 
     def facts(self) -> Facts:
         """The API's name."""
-        return Facts(name=_NAME, summary=_NAME, lacks=[])
+        return Facts(name=_NAME, summary=_NAME, speculates=False, lacks=[])
 
     async def generate(self, request: Request) -> AsyncIterator[Answer]:
         """The answers to a request."""

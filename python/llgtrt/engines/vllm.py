@@ -53,18 +53,23 @@ class Engine(Base):
         self._params = _import("vllm.sampling_params")
         self._error: type[Exception] = _import("vllm.v1.engine.exceptions").EngineDeadError
         _check_plugin()
-        arguments = self._vllm.AsyncEngineArgs(**_arguments(str(folder), given))
+        wanted = _arguments(str(folder), given)
+        self._speculates = wanted["speculative_config"] is not None
+        arguments = self._vllm.AsyncEngineArgs(**wanted)
         self._llm = _import("vllm.v1.engine.async_llm").AsyncLLM.from_engine_args(arguments)
         super().__init__()
 
     def facts(self) -> Facts:
-        """The version of vLLM; on processors, it cannot follow seeds."""
-        # Of 0.32, a seeded request whose prompt is read in chunks ends the engine there.
-        cpu: bool = _import("vllm.platforms").current_platform.is_cpu()
+        """The version of vLLM, and what it lacks on processors and with speculation."""
+        name, lacks = "vLLM", list[str]()
+        if _import("vllm.platforms").current_platform.is_cpu():
+            # Of 0.32, a seeded request whose prompt is read in chunks ends the engine there.
+            name, lacks = "vLLM on processors", ["Seed"]
+        if self._speculates:
+            # It leaves these out then, and says so in its log only.
+            name, lacks = f"{name} with speculation", [*lacks, "MinP", "LogitBias", "IgnoreEos"]
         summary = f"vLLM {self._vllm.__version__}"
-        if cpu:
-            return Facts(name="vLLM on processors", summary=summary, lacks=["Seed"])
-        return Facts(name="vLLM", summary=summary, lacks=[])
+        return Facts(name=name, summary=summary, speculates=self._speculates, lacks=lacks)
 
     async def generate(self, request: Request) -> AsyncIterator[Answer]:
         """The answers to a request."""

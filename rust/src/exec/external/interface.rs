@@ -54,6 +54,8 @@ pub(super) struct Facts {
     pub(super) name: String,
     /// Name and version.
     pub(super) summary: String,
+    /// It drafts, and counts that with a request's last answer.
+    pub(super) speculates: bool,
     /// Names of [`Feature`](crate::request::Feature)s that it lacks on this machine, beside those that it lacks everywhere.
     pub(super) lacks: Vec<String>,
 }

@@ -65,7 +65,7 @@ fn open(checkpoint: &Checkpoint<'_>, config: &Config) -> Result<Opened> {
     let kind = kind(checkpoint, config)?;
     let options = options(checkpoint, config).to_string();
     let (engine, facts) = PyEngine::open(kind.module, checkpoint.path, &options)?;
-    let summary = facts.summary.clone();
+    let (summary, counted) = (facts.summary.clone(), facts.speculates);
     let lacks = lacks(&kind, facts)?;
     let seeded = config.engine.seed.is_some();
     if seeded && lacks.features.contains(&Feature::Seed) {
@@ -83,7 +83,7 @@ fn open(checkpoint: &Checkpoint<'_>, config: &Config) -> Result<Opened> {
         ..Caps::of_rows(checkpoint.n_vocab as usize, config.max_batch_size, checkpoint.max_seq_len)
     };
     let shared = config.kv_cache_reuse_scope == ReuseScope::All;
-    let manner = Manner { guide: kind.guide, seeded, shared };
+    let manner = Manner { guide: kind.guide, seeded, shared, counted };
     let target = Box::new(ExternalTarget::new(engine, kind.name, manner, caps));
     Ok(Opened { target, lacks, summary })
 }

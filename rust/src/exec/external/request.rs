@@ -24,6 +24,8 @@ pub(super) struct Manner {
     pub(super) seeded: bool,
     /// KV is shared between API keys.
     pub(super) shared: bool,
+    /// The last answer to a request counts its drafts.
+    pub(super) counted: bool,
 }
 
 /// A request; the same as `Request` in `python/llgtrt/engines/__init__.py`.

@@ -18,6 +18,8 @@ struct Flight {
     /// What waits for the sequence's next round.
     tokens: Vec<Token>,
     logprobs: Vec<TokenLogprob>,
+    /// They complete the output, and wait for the engine's last answer.
+    held: bool,
     scores: Vec<TokenLogprob>,
     /// The engine has ended the output: "stop" or "length".
     finish: Option<String>,
@@ -113,6 +115,11 @@ impl<E: Engine> ExternalTarget<E> {
         let Some(flight) = &mut self.places[job.slot.index()].flight else {
             return Ok(Box::new(Round::new(job)));
         };
+        // A constraint may end before the engine has ended the output, with which the count of its drafts comes.
+        flight.held = self.manner.counted && flight.goes_on() && flight.completes(&mut job)?;
+        if flight.held {
+            return Ok(Box::new(Round { computed: job.start, ..Round::new(job) }));
+        }
         // What came before a failure is told first.
         if flight.tokens.is_empty() {
             if let Some(error) = flight.failed.take() {
@@ -147,6 +154,22 @@ impl<E: Engine> ExternalTarget<E> {
 }
 
 impl Flight {
+    fn goes_on(&self) -> bool {
+        self.finish.is_none() && self.failed.is_none()
+    }
+
+    /// Whether nothing may follow what has come.
+    fn completes(&self, job: &mut Job) -> Result<bool, Error> {
+        let Some(grammar) = &mut job.grammar else { return Ok(false) };
+        let mut cursor = grammar.cursor();
+        for token in &self.tokens {
+            if !cursor.push(*token)? {
+                return Ok(false);
+            }
+        }
+        Ok(!self.tokens.is_empty() && cursor.is_ended())
+    }
+
     fn take(&mut self, answer: Answer, name: &str) {
         self.logprobs.extend(answer.tokens.iter().zip(answer.logprobs).filter_map(logprob));
         self.scores.extend(answer.prompt_logprobs.into_iter().filter_map(|all| {
@@ -230,7 +253,7 @@ impl<E: Engine> Target for ExternalTarget<E> {
             self.hear(told)?;
         }
         let waits = |place: &Place| {
-            let nothing = |f: &Flight| f.tokens.is_empty() && f.finish.is_none() && f.failed.is_none();
+            let nothing = |f: &Flight| f.goes_on() && (f.tokens.is_empty() || f.held);
             place.flight.as_ref().is_some_and(nothing)
         };
         // A prompt's earlier part is done at once.

@@ -42,7 +42,7 @@ impl Engine for Fake {
 }
 
 fn target() -> ExternalTarget<Fake> {
-    let manner = Manner { guide: Guide::Spec, seeded: false, shared: false };
+    let manner = Manner { guide: Guide::Spec, seeded: false, shared: false, counted: false };
     ExternalTarget::new(Fake::default(), "fake", manner, Caps::of_rows(Vocab::toy().unwrap().len(), 2, 64))
 }
 
@@ -152,6 +152,20 @@ fn an_output_that_ends_too_early_is_an_error() {
 }
 
 #[test]
+fn drafts_are_counted_although_the_constraint_has_ended() {
+    let mut target = target();
+    target.manner.counted = true;
+    target.engine.says.push_back(says(1, &[97, 98], None));
+    let round = step(&mut target, job(0, 0, &[1], Some(grammar("ab")))).unwrap();
+    assert_eq!((round.tokens, round.computed), (vec![], 0));
+    let Told::Answer(mut last) = says(1, &[65], Some("stop")) else { panic!() };
+    last.drafted = (6, 2);
+    target.engine.says.push_back(Told::Answer(last));
+    let round = step(&mut target, job(0, 0, &[1], Some(grammar("ab")))).unwrap();
+    assert_eq!((round.tokens, round.ended, round.speculated), (vec![97, 98], true, (6, 2)));
+}
+
+#[test]
 fn a_broken_engine_is_given_up() {
     let mut target = target();
     target.engine.says.push_back(Told::Broken("died".into()));
@@ -170,7 +184,7 @@ fn what_is_asked_is_the_requests() {
         job.sampler = Sampler::new(Arc::new(request), 0, 7, vocab);
         EngineRequest::new(1, &job, vec![1], manner).unwrap()
     };
-    let manner = Manner { guide: Guide::Spec, seeded: false, shared: false };
+    let manner = Manner { guide: Guide::Spec, seeded: false, shared: false, counted: false };
     let plain = asked("", manner);
     assert_eq!((plain.temperature, plain.seed, plain.cache_salt, plain.grammar), (1.0, None, None, None));
     assert!(asked(r#","sampling":{"seed":3}"#, manner).seed.is_some());
