@@ -19,6 +19,19 @@ PATIENCE = 600.0
 """Seconds that a start or an answer may take."""
 
 
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "age": {"type": "integer", "multipleOf": 3},
+        "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "minItems": 2},
+    },
+    "required": ["name", "age", "tags"],
+    "additionalProperties": False,
+}
+"""XGrammar refuses two of its keywords."""
+
+
 class Server:
     """A running server, and requests to it."""
 

@@ -19,19 +19,9 @@ import pytest
 
 from llgtrt.openai.schema import ChatRequest
 
-from .serving import PATIENCE, Server, llgtrt, schema_format
+from .serving import PATIENCE, PERSON, Server, llgtrt, schema_format
 
 pytestmark = pytest.mark.vllm
-PERSON = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string"},
-        "age": {"type": "integer", "multipleOf": 3},
-        "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "minItems": 2},
-    },
-    "required": ["name", "age", "tags"],
-    "additionalProperties": False,
-}
 PLACE = {
     "type": "object",
     "properties": {"city": {"enum": ["Oslo", "Rome"]}, "days": {"type": "integer", "maximum": 9}},

@@ -12,20 +12,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from .serving import Server, schema_format, serving
+from .serving import PERSON, Server, schema_format, serving
 
 pytestmark = pytest.mark.vllm
-PERSON = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string"},
-        "age": {"type": "integer", "multipleOf": 3},
-        "tags": {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "minItems": 2},
-    },
-    "required": ["name", "age", "tags"],
-    "additionalProperties": False,
-}
-"""XGrammar refuses two of its keywords."""
 PLAIN = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 IMPOSSIBLE = {"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}, "required": ["a"]}
 PROMPTS = [f"Describe person number {n} as JSON." for n in range(6)]
