@@ -110,10 +110,13 @@ setup_extension() {
     printf '%s' "$now" >"$stamp"
 }
 
+# The folder where a Python finds installed packages.
+site_packages() { "$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
+
 # What an editable install does: the package stays where it is, with the extension beside its modules.
 install_package() {
     local site extension=python/llgtrt/_core.abi3.so
-    site=$("$VIRTUAL_ENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    site=$(site_packages "$VIRTUAL_ENV/bin/python")
     # Moved into its place: a running server keeps the old file.
     cp "${CARGO_TARGET_DIR:-target}/release/libllgtrt.so" "$extension.new"
     mv -f "$extension.new" "$extension"

@@ -59,8 +59,6 @@ PY
     sed -i "s/^Name: .*/Name: vllm/; s/^Version: .*/Version: $VLLM_VERSION+cpu/" "$site/$info/METADATA"
 }
 
-site_packages() { "$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
-
 # What an editable install of llgtrt does: its modules, its requirements, and the entry point that vLLM looks for. Nothing where
 # the package itself is installed there.
 install_beside_vllm() {

@@ -14,7 +14,7 @@ from llgtrt.openai.body import parse
 from llgtrt.openai.chat import Model
 from llgtrt.openai.decisions.asking import answer, asked, prompted
 from llgtrt.openai.decisions.fields import SystemOneRequest, check
-from llgtrt.openai.decisions.tree import MOST_PATHS, Decision, Found, Rows, rounds
+from llgtrt.openai.decisions.tree import MOST_PATHS, Decision, Found, Rows, advance, rounds
 from llgtrt.openai.errors import ApiError
 from llgtrt.prompt import Vocabulary
 from llgtrt.settings import Settings, StartError, load
@@ -81,14 +81,10 @@ class Decider:
 
     def _decided(self, decision: Decision) -> Found:
         asking = rounds(self._vocabulary, decision, max(self._most, 1))
-        rows: Rows | None = None
-        while True:
-            try:
-                request, paths = asking.send(rows)
-            except StopIteration as e:
-                found: Found = e.value
-                return found
-            rows = self._evaluated(request, paths)
+        step = advance(asking, None)
+        while not isinstance(step, Found):
+            step = advance(asking, self._evaluated(*step))
+        return step
 
     def _evaluated(self, request: str, paths: int) -> Rows:
         number = self._core.submit(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import json
 import os
 from collections.abc import AsyncIterator, Iterable
@@ -138,8 +139,8 @@ def _check_plugin() -> None:
     Raises:
         Unusable: this vLLM has not what the grammar is put into, or its processes would not find the plug-in.
     """
-    entry_points = importlib.import_module("importlib.metadata").entry_points
-    if not any(point.name == "llgtrt" for point in entry_points(group="vllm.general_plugins")):
+    points = importlib.metadata.entry_points(group="vllm.general_plugins")
+    if not any(point.name == "llgtrt" for point in points):
         raise Unusable(
             "vLLM would not find llgtrt's grammar: the package llgtrt is not installed in this environment, "
             "only its modules are there; pip install it"

@@ -95,19 +95,26 @@ async def decided(engine: AsyncEngine, vocabulary: Vocabulary, decision: Decisio
         CoreError: the engine refuses the request, or fails.
     """
     asking = rounds(vocabulary, decision, most)
-    rows: Rows | None = None
-    while True:
-        try:
-            request, paths = asking.send(rows)
-        except StopIteration as e:
-            found: Found = e.value
-            return found
-        rows = await _evaluated(engine, request, paths)
+    step = advance(asking, None)
+    while not isinstance(step, Found):
+        step = advance(asking, await _evaluated(engine, *step))
+    return step
 
 
-def rounds(
-    vocabulary: Vocabulary, decision: Decision, most: int
-) -> Generator[tuple[str, int], Rows | None, Found]:
+Rounds = Generator[tuple[str, int], Rows | None, Found]
+"""See `rounds`."""
+
+
+def advance(asking: Rounds, rows: Rows | None) -> tuple[str, int] | Found:
+    """The next request and the number of its choices, given the rows of the last one; or what was found."""
+    try:
+        return asking.send(rows)
+    except StopIteration as e:
+        found: Found = e.value
+        return found
+
+
+def rounds(vocabulary: Vocabulary, decision: Decision, most: int) -> Rounds:
     """Yields each request of the core with the number of its choices, and takes their rows; returns the end.
 
     A round follows up to `most` paths. A row is what may follow on a path, after its node and after each
