@@ -8,7 +8,7 @@ mod commit;
 pub mod odds;
 
 use crate::config::{self, DraftSource};
-use crate::exec::{Circle, Draft, Job, Score};
+use crate::exec::{Draft, Job, OutputGroup, Score};
 use crate::grammar::{Compiled, Grammar, GrammarSpec};
 use crate::request::Request;
 use crate::sampler::Sampler;
@@ -216,7 +216,7 @@ impl Sequence {
     }
 
     /// From whose earlier outputs it may draft.
-    pub fn circle(&self) -> Circle {
+    pub fn group(&self) -> OutputGroup {
         let (client, salt) = self.scope();
         (client, salt, self.constraint)
     }

@@ -174,7 +174,7 @@ pub(super) fn check_ranges(config: &Config) -> Result<()> {
 fn check_range(schema: &Value, value: &Value, path: &str) -> Result<()> {
     match value {
         Value::Object(members) => members.iter().try_for_each(|(key, value)| {
-            // What stands in an object of any members is for an engine to check.
+            // The schema does not describe the members of a free-form object; the engine that gets them checks them.
             schema::member(schema, key)
                 .map_or(Ok(()), |sub| check_range(sub, value, &schema::join(path, key)))
         }),

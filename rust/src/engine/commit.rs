@@ -41,9 +41,9 @@ impl Engine {
     fn commit_one(&mut self, index: usize, mut round: Round) -> Result<Option<Event>, Error> {
         let sequence = &mut self.running[index];
         let (accepted, refusal) = (round.accepted(), round.refusal);
-        let (job, speculated) = (&round.job, round.speculated);
-        if round.computed > job.start {
-            self.tally.totals.computed_tokens += job.tokens.len() as u64;
+        let speculated = round.speculated;
+        if !round.waits() {
+            self.tally.totals.computed_tokens += round.job.tokens.len() as u64;
         }
         let sources = std::mem::take(&mut round.job.draft.sources);
         let wanted = round.job.sample && sequence.wants_origins();

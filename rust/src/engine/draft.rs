@@ -66,12 +66,16 @@ impl Engine {
     /// that running sequences do not need; kept prefixes make room.
     fn limit(&mut self, jobs: &mut [(usize, Job)]) {
         let (most, accept) = (self.config.speculative.draft_len(), self.config.speculative.acceptance());
+        // A prompt beside drafts would be computed in a pass of its own, behind which they could not be taken back.
+        let beside_prompt =
+            self.caps.even_drafts.is_some() && jobs.iter().any(|(_, job)| job.tokens.len() > 1);
         let mut wanting = Vec::new();
         for (index, job) in &mut *jobs {
             let sequence = &self.running[*index];
             job.draft.acceptance = sequence.acceptance_mode().unwrap_or(accept);
             let allowed = self.drafters.sources.iter().any(|name| sequence.allows(*name));
-            if job.sample && job.tokens.len() == 1 && allowed && sequence.draft_len(most) > 0 {
+            let alone = job.tokens.len() == 1 && !beside_prompt;
+            if job.sample && alone && allowed && sequence.draft_len(most) > 0 {
                 wanting.push(*index);
             }
         }
@@ -106,12 +110,12 @@ impl Engine {
         }
     }
 
-    /// A sequence has ended: later ones of its circle may draft from its output.
+    /// A sequence has ended: later ones of its group may draft from its output.
     pub(super) fn remember(&mut self, sequence: &Sequence) {
         if let Some(ahead) = &mut self.drafters.ahead {
             let (prompt, output) = sequence.tokens().split_at(sequence.prompt_len() as usize);
             let output = if sequence.decides() { &[] } else { output };
-            ahead.end(sequence.age, sequence.circle(), (prompt, output));
+            ahead.end(sequence.age, sequence.group(), (prompt, output));
         }
     }
 
@@ -190,9 +194,8 @@ impl Engine {
     /// Makes drafts equally long where only what the last pass computed can be taken back.
     fn level(&mut self, jobs: &mut [(usize, Job)]) {
         let Some(most) = self.caps.even_drafts else { return };
-        let prompts = jobs.iter().any(|(_, job)| job.tokens.len() > 1);
         let lengths = jobs.iter().map(|(_, job)| job.draft.tokens.len());
-        let even = if prompts { 0 } else { even_length(&lengths.collect::<Vec<_>>(), most as usize) };
+        let even = even_length(&lengths.collect::<Vec<_>>(), most as usize);
         for (index, job) in jobs {
             let drafted = job.draft.tokens.len();
             let left = if drafted < even { 0 } else { even };
@@ -291,7 +294,7 @@ fn ask<'a>(job: &'a mut Job, sequence: &'a Sequence, sources: &[DraftSource]) ->
     Ask {
         slot: *slot,
         age: sequence.age,
-        circle: sequence.circle(),
+        group: sequence.group(),
         known: sequence.tokens(),
         prompt: sequence.prompt_len(),
         prediction: sequence.prediction(),

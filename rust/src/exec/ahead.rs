@@ -7,7 +7,7 @@
 //!
 //! Predicted outputs are OpenAI's; prompt lookup decoding is Saxena's (2023).
 
-use super::earlier::{Circle, Earlier};
+use super::earlier::{Earlier, OutputGroup};
 use super::helpers::Helpers;
 use super::ngrams::Ngrams;
 use super::{Ask, Draft};
@@ -69,17 +69,17 @@ impl Ahead {
         self.texts.extend(asks.iter().map(|ask| ask.age).zip(texts));
     }
 
-    /// A sequence has ended. Others of its circle may draft from its `output`, which comes with the last tokens before it.
-    pub fn end(&mut self, age: u64, circle: Circle, (prompt, output): (&[Token], &[Token])) {
+    /// A sequence has ended. Others of its group may draft from its `output`, which comes with the last tokens before it.
+    pub fn end(&mut self, age: u64, group: OutputGroup, (prompt, output): (&[Token], &[Token])) {
         self.texts.remove(&age);
         if !output.is_empty() {
             let before = prompt.len().saturating_sub(self.lookup.max_ngram as usize);
-            self.earlier.add(circle, &[&prompt[before..], output].concat());
+            self.earlier.add(group, &[&prompt[before..], output].concat());
         }
     }
 
     fn draft(&self, ask: &mut Ask<'_>, known: &mut Known) -> Result<()> {
-        let Ask { prompt, prediction, want, allows, grammar, draft, circle, .. } = ask;
+        let Ask { prompt, prediction, want, allows, grammar, draft, group, .. } = ask;
         let Known { ngrams, len } = known;
         ngrams.cut(*len);
         ask.known[*len..].iter().for_each(|token| ngrams.push(*token));
@@ -87,7 +87,7 @@ impl Ahead {
         let mut cursor = grammar.as_deref_mut().map(Grammar::cursor);
         let mut text = Text {
             own: ngrams,
-            earlier: self.earlier.of(*circle),
+            earlier: self.earlier.of(*group),
             prompt: *prompt as usize,
             prediction,
             longest: self.lookup.max_ngram as usize,
@@ -142,7 +142,7 @@ impl Ahead {
 /// What is known and drafted, and what it is compared with.
 struct Text<'a> {
     own: &'a mut Ngrams,
-    /// Earlier outputs of its circle.
+    /// Earlier outputs of its group.
     earlier: Option<&'a Ngrams>,
     /// So many of the own tokens are the prompt.
     prompt: usize,

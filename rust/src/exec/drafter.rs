@@ -2,7 +2,7 @@
 
 use super::ahead::Ahead;
 use super::cost::Work;
-use super::earlier::Circle;
+use super::earlier::OutputGroup;
 use super::{Draft, Round};
 use crate::config::DraftSource;
 use crate::grammar::Grammar;
@@ -18,7 +18,7 @@ pub struct Ask<'a> {
     /// The number of the sequence: no other has it.
     pub age: u64,
     /// From whose earlier outputs it may draft.
-    pub circle: Circle,
+    pub group: OutputGroup,
     /// All known tokens of the sequence, prompt and output, of which its job computes the last.
     pub known: &'a [Token],
     /// What earlier sources drafted after `known`. The drafter adds to its tokens, and to its masks where it has them.

@@ -6,12 +6,12 @@ use crate::types::Token;
 use std::collections::HashMap;
 
 /// Whose outputs belong together: a client, a salt of its, and the hash of a constraint, 0 for none.
-pub type Circle = (u64, u64, u64);
+pub type OutputGroup = (u64, u64, u64);
 
 /// Outputs by whose they are.
 #[derive(Debug)]
 pub(super) struct Earlier {
-    circles: HashMap<Circle, Outputs>,
+    groups: HashMap<OutputGroup, Outputs>,
     /// Tokens of a run that is indexed.
     least: usize,
     /// Most tokens of all.
@@ -21,7 +21,7 @@ pub(super) struct Earlier {
     count: u64,
 }
 
-/// Those of one circle.
+/// Those of one group.
 #[derive(Debug)]
 struct Outputs {
     text: Ngrams,
@@ -32,44 +32,44 @@ struct Outputs {
 impl Earlier {
     /// None yet; no more than `most` tokens will be kept.
     pub(super) fn new(least: usize, most: usize) -> Self {
-        Earlier { circles: HashMap::new(), least, most, held: 0, count: 0 }
+        Earlier { groups: HashMap::new(), least, most, held: 0, count: 0 }
     }
 
-    pub(super) fn of(&self, circle: Circle) -> Option<&Ngrams> {
-        self.circles.get(&circle).map(|outputs| &outputs.text)
+    pub(super) fn of(&self, group: OutputGroup) -> Option<&Ngrams> {
+        self.groups.get(&group).map(|outputs| &outputs.text)
     }
 
     /// Adds an output; of one that is too long its end.
-    pub(super) fn add(&mut self, circle: Circle, tokens: &[Token]) {
+    pub(super) fn add(&mut self, group: OutputGroup, tokens: &[Token]) {
         let room = self.most.saturating_sub(1);
         if tokens.is_empty() || room == 0 {
             return;
         }
         self.count += 1;
         let new = || Outputs { text: Ngrams::new(self.least), last: 0 };
-        let outputs = self.circles.entry(circle).or_insert_with(new);
+        let outputs = self.groups.entry(group).or_insert_with(new);
         outputs.last = self.count;
         self.held -= outputs.text.tokens().len();
         outputs.text.gap();
         tokens[tokens.len().saturating_sub(room)..].iter().for_each(|token| outputs.text.push(*token));
         self.held += outputs.text.tokens().len();
-        while self.held > self.most && self.circles.len() > 1 {
+        while self.held > self.most && self.groups.len() > 1 {
             self.drop_oldest();
         }
         if self.held > self.most {
-            self.halve(circle);
+            self.halve(group);
         }
     }
 
     fn drop_oldest(&mut self) {
-        let oldest = self.circles.iter().min_by_key(|(_, outputs)| outputs.last).map(|(circle, _)| *circle);
-        let gone = oldest.and_then(|circle| self.circles.remove(&circle));
+        let oldest = self.groups.iter().min_by_key(|(_, outputs)| outputs.last).map(|(group, _)| *group);
+        let gone = oldest.and_then(|group| self.groups.remove(&group));
         self.held -= gone.map_or(0, |outputs| outputs.text.tokens().len());
     }
 
-    /// Keeps the later half of what may be kept of one circle, so that this is seldom done.
-    fn halve(&mut self, circle: Circle) {
-        let Some(outputs) = self.circles.get_mut(&circle) else { return };
+    /// Keeps the later half of what may be kept of one group, so that this is seldom done.
+    fn halve(&mut self, group: OutputGroup) {
+        let Some(outputs) = self.groups.get_mut(&group) else { return };
         let old = outputs.text.tokens();
         let mut text = Ngrams::new(self.least);
         old[old.len() - self.most / 2..].iter().for_each(|token| text.push(*token));
@@ -86,12 +86,12 @@ mod tests {
     fn outputs_are_bounded_and_the_oldest_go_first() {
         let mut earlier = Earlier::new(2, 100);
         let held = |earlier: &Earlier| {
-            let held = earlier.circles.values().map(|outputs| outputs.text.tokens().len()).sum::<usize>();
+            let held = earlier.groups.values().map(|outputs| outputs.text.tokens().len()).sum::<usize>();
             assert!(held == earlier.held && held <= 100, "{held}, {}", earlier.held);
             held
         };
-        for circle in 0..4 {
-            earlier.add((circle, 0, 0), &[1; 24]);
+        for group in 0..4 {
+            earlier.add((group, 0, 0), &[1; 24]);
         }
         assert_eq!(held(&earlier), 100);
         earlier.add((0, 0, 0), &[2; 9]);
@@ -105,7 +105,7 @@ mod tests {
             let found = earlier.of((7, 1, 2)).unwrap().find(&output[20..30], 9, |_| true);
             assert_eq!(found.map(|(same, _)| same), Some(9));
         }
-        assert_eq!(earlier.circles.len(), 1);
+        assert_eq!(earlier.groups.len(), 1);
         let long: Vec<_> = (0..500).collect();
         earlier.add((7, 1, 2), &long);
         assert_eq!(held(&earlier), 50);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_apart_and_none_is_kept_without_room() {
+    fn groups_are_apart_and_none_is_kept_without_room() {
         let mut earlier = Earlier::new(2, 100);
         earlier.add((1, 2, 3), &[1, 2, 3]);
         for other in [(1, 2, 4), (1, 3, 3), (2, 2, 3)] {

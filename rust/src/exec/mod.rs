@@ -20,6 +20,8 @@ pub mod draft_model;
 mod draft_walk;
 mod drafter;
 mod earlier;
+#[cfg(feature = "python")]
+mod exception;
 mod external;
 pub mod head;
 pub mod helpers;
@@ -36,7 +38,7 @@ pub mod verify;
 
 pub use caps::{Caps, Copying, Info, Promise};
 pub use drafter::{Ask, Drafter, Drafters};
-pub use earlier::Circle;
+pub use earlier::OutputGroup;
 #[cfg(feature = "python")]
 pub(crate) use external::install as install_external;
 #[cfg(feature = "python")]
@@ -174,6 +176,17 @@ impl Round {
     pub fn accepted(&self) -> u32 {
         let kept = (self.computed - self.job.start).saturating_sub(self.job.tokens.len() as u32);
         kept.min(self.job.draft.tokens.len() as u32)
+    }
+
+    /// A round of an engine that schedules by itself and has nothing yet: the job comes again in the next step.
+    #[cfg(feature = "python")]
+    fn waiting(job: Job) -> Self {
+        Round { computed: job.start, ..Round::new(job) }
+    }
+
+    /// Whether nothing has come of its job.
+    pub fn waits(&self) -> bool {
+        self.computed == self.job.start
     }
 
     /// A round without new tokens, in which those that the job knows are computed.

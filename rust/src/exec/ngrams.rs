@@ -66,8 +66,8 @@ impl Ngrams {
         Some(self.last.hasher().hash_one(&self.tokens[place.checked_sub(self.least)?..place]))
     }
 
-    /// How many tokens, up to `longest`, the longest match with the end of `tail` has that goes on with a token that may come, and
-    /// the place behind it. Of equally long ones the latest.
+    /// Finds the longest earlier occurrence of the last tokens of `tail`, comparing at most `longest` of them. The token that follows
+    /// it must be allowed by `may`. Returns the length of the match and the place behind it; of equally long matches, the latest.
     pub(super) fn find(
         &self,
         tail: &[Token],

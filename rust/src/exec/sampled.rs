@@ -139,6 +139,9 @@ fn cases<'a>(
 
 /// Gives each round what a head reads of the tokens that it keeps; `features`: of all tokens of the runs.
 fn hand_out(mut features: &[f32], runs: &[Run<'_>], outcomes: &mut [(Slot, Outcome)]) {
+    if features.is_empty() {
+        return;
+    }
     let width = features.len() / runs.iter().map(|run| run.tokens.len()).sum::<usize>();
     for (run, (_, outcome)) in runs.iter().zip(outcomes) {
         let own = features.split_off(..run.tokens.len() * width).unwrap_or_default();

@@ -15,7 +15,7 @@ impl Sequence {
     /// # Errors
     /// Where the grammar refuses a token that its mask allowed.
     pub fn commit(&mut self, round: Round) -> Result<Option<Event>> {
-        let sampled = round.job.sample;
+        let (sampled, waits) = (round.job.sample, round.waits());
         self.sampler = Some(round.job.sampler);
         self.grammar = round.job.grammar;
         self.computed = round.computed;
@@ -30,9 +30,7 @@ impl Sequence {
         if self.decides() {
             return Ok(self.decide(round.job.start, round.successors, event));
         }
-        // An engine that schedules by itself may have nothing yet.
-        let idle = round.tokens.is_empty() && !round.ended && round.failure.is_none();
-        if !sampled || idle {
+        if !sampled || waits {
             return Ok(if event.prompt_logprobs.is_empty() { None } else { Some(event) });
         }
         let mut logprobs = round.logprobs.into_iter();

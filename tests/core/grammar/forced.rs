@@ -28,7 +28,7 @@ fn proposed(bench: &Bench, grammar: &mut Grammar) -> Draft {
     let ask = Ask {
         slot: Slot(0),
         age: 0,
-        circle: (0, 0, 0),
+        group: (0, 0, 0),
         known: &[],
         prompt: 0,
         prediction: &[],

@@ -56,7 +56,7 @@ impl Bench {
             asks.push(Ask {
                 slot,
                 age: 0,
-                circle: (0, 0, 0),
+                group: (0, 0, 0),
                 known,
                 prompt: 1,
                 prediction: &[],

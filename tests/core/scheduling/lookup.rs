@@ -12,7 +12,7 @@ fn request(client: u32, salt: u32, more: &str) -> RequestSpec {
     ))
 }
 
-/// An engine that only looks up, and the tokens that it has accepted so far.
+/// An engine with prompt lookup as its only source of drafts, and the number of draft tokens it has accepted.
 struct LooksUp(Live, u64);
 
 impl LooksUp {

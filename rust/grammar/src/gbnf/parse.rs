@@ -58,7 +58,8 @@ impl Source {
     }
 }
 
-/// Returns a token (`<think>`, `<[1000]>`) in Lark's notation, or why it cannot be named. `true`: any token but this one.
+/// Writes a token of GBNF, such as `<think>` or `<[1000]>`, in Lark's notation; if the flag is true, every token except this one. The
+/// error says why Lark cannot name it.
 pub(crate) type Names<'a> = &'a dyn Fn(&str, bool) -> Result<String, String>;
 
 struct Parser<'a> {

@@ -143,7 +143,7 @@ impl Line<'_, '_> {
         Ask {
             slot: of.slot,
             age: of.age,
-            circle: of.circle,
+            group: of.group,
             known: reading.own(),
             draft,
             prompt: reading.own_of(of.prompt as usize) as u32,

@@ -94,7 +94,7 @@ impl Bench {
         let mut asks = [Ask {
             slot: Slot(0),
             age: 0,
-            circle: (0, 0, 0),
+            group: (0, 0, 0),
             known,
             draft: &mut draft,
             prompt: known.len() as u32,

@@ -6,6 +6,7 @@
 use super::request::EngineRequest;
 use crate::error::{Error, Result};
 use crate::exec::ExecError;
+use crate::exec::exception::{refusal, text};
 use crate::types::Token;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use pyo3::prelude::*;
@@ -40,7 +41,7 @@ pub(super) struct Answer {
 
 /// What an engine reports.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum Report {
     Answer(Answer),
     /// The engine has ended.
     Broken(String),
@@ -73,15 +74,15 @@ pub(super) trait Engine: Send {
     ///
     /// # Errors
     /// Where nothing will come any more.
-    fn next(&mut self) -> Result<Told, ExecError>;
+    fn next(&mut self) -> Result<Report, ExecError>;
     /// What it has reported and nobody has read.
-    fn ready(&mut self) -> Option<Told>;
+    fn ready(&mut self) -> Option<Report>;
 }
 
 /// An engine in Python.
 pub(super) struct PyEngine {
     python: Py<PyAny>,
-    told: Receiver<Told>,
+    told: Receiver<Report>,
     closing: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -97,7 +98,7 @@ impl PyEngine {
             let facts = engine.call_method0("facts")?.extract()?;
             Ok((engine.unbind(), facts))
         });
-        let (python, facts) = opened.map_err(|e| refusal(folder, &e))?;
+        let (python, facts) = opened.map_err(|e| refusal("target", folder, &e))?;
         let (tell, told) = unbounded();
         let closing = Arc::new(AtomicBool::new(false));
         let mut engine = PyEngine { python, told, closing: Arc::clone(&closing), thread: None };
@@ -121,11 +122,11 @@ impl Engine for PyEngine {
         }
     }
 
-    fn next(&mut self) -> Result<Told, ExecError> {
+    fn next(&mut self) -> Result<Report, ExecError> {
         self.told.recv().map_err(|_| ExecError("the engine gives no answers any more".into()))
     }
 
-    fn ready(&mut self) -> Option<Told> {
+    fn ready(&mut self) -> Option<Report> {
         self.told.try_recv().ok()
     }
 }
@@ -142,16 +143,16 @@ impl Drop for PyEngine {
 }
 
 /// Reads answers until the engine closes or breaks.
-fn read(python: &Py<PyAny>, tell: &Sender<Told>, closing: &AtomicBool) {
+fn read(python: &Py<PyAny>, tell: &Sender<Report>, closing: &AtomicBool) {
     while !closing.load(Ordering::Acquire) {
         let answers = Python::attach(|py| -> PyResult<Vec<Answer>> {
             python.call_method1(py, "wait", (WAIT,))?.extract(py)
         });
         let sent = match answers {
-            Ok(answers) => answers.into_iter().all(|answer| tell.send(Told::Answer(answer)).is_ok()),
+            Ok(answers) => answers.into_iter().all(|answer| tell.send(Report::Answer(answer)).is_ok()),
             Err(e) => {
                 // Where nobody reads any more, nobody needs to know.
-                let _ = tell.send(Told::Broken(text(&e)));
+                let _ = tell.send(Report::Broken(text(&e)));
                 return;
             }
         };
@@ -159,15 +160,4 @@ fn read(python: &Py<PyAny>, tell: &Sender<Told>, closing: &AtomicBool) {
             return;
         }
     }
-}
-
-/// Why a model cannot be served.
-pub(super) fn refusal(folder: &Path, error: &PyErr) -> Error {
-    Error::invalid("target", format!("{}: {}", folder.display(), text(error)))
-}
-
-/// An exception as one line.
-fn text(error: &PyErr) -> String {
-    let whole = Python::attach(|py| error.value(py).str().map(|text| text.to_string()));
-    whole.unwrap_or_else(|_| error.to_string()).split_whitespace().collect::<Vec<_>>().join(" ")
 }

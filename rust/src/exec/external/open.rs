@@ -1,11 +1,12 @@
 //! Which engine loads a checkpoint, with what options, and what it lacks.
 
-use super::interface::{Facts, PyEngine, refusal};
-use super::request::{Guide, Manner};
+use super::interface::{Facts, PyEngine};
+use super::request::{GrammarFormat, RequestOptions};
 use super::target::ExternalTarget;
 use super::{Checkpoint, OPEN, Opened};
 use crate::config::{Backend, Config, ReuseScope};
 use crate::error::{Error, Result};
+use crate::exec::exception::refusal;
 use crate::exec::{Caps, Copying};
 use crate::request::{Feature, Lacks};
 use pyo3::prelude::*;
@@ -23,14 +24,14 @@ struct Kind {
     name: &'static str,
     /// Its class `Engine` is there.
     module: &'static str,
-    guide: Guide,
+    format: GrammarFormat,
     lacks: &'static [Feature],
 }
 
 const VLLM: Kind = Kind {
     name: "vLLM",
     module: "llgtrt.engines.vllm",
-    guide: Guide::Spec,
+    format: GrammarFormat::Spec,
     lacks: &[
         Feature::AllowedLogprobs,
         Feature::Decisions,
@@ -44,7 +45,7 @@ const VLLM: Kind = Kind {
 const TENSORRT_LLM: Kind = Kind {
     name: "TensorRT-LLM's LLM API",
     module: "llgtrt.engines.tensorrt_llm",
-    guide: Guide::Lark,
+    format: GrammarFormat::Lark,
     lacks: &[
         Feature::LogitBias,
         Feature::PromptLogprobs,
@@ -78,13 +79,13 @@ fn open(checkpoint: &Checkpoint<'_>, config: &Config) -> Result<Opened> {
         rollback: 0,
         copying: Copying::Never,
         keeps_prompts: true,
-        completes: kind.guide == Guide::Spec,
+        completes: kind.format == GrammarFormat::Spec,
         ragged: true,
         ..Caps::of_rows(checkpoint.n_vocab as usize, config.max_batch_size, checkpoint.max_seq_len)
     };
     let shared = config.kv_cache_reuse_scope == ReuseScope::All;
-    let manner = Manner { guide: kind.guide, seeded, shared, counted };
-    let target = Box::new(ExternalTarget::new(engine, kind.name, manner, caps));
+    let options = RequestOptions { format: kind.format, seeded, shared, counted };
+    let target = Box::new(ExternalTarget::new(engine, kind.name, options, caps));
     Ok(Opened { target, lacks, summary })
 }
 
@@ -98,7 +99,7 @@ fn kind(checkpoint: &Checkpoint<'_>, config: &Config) -> Result<Kind> {
     let installed = Python::attach(|py| -> PyResult<String> {
         py.import("llgtrt.engines")?.call_method0("installed")?.extract()
     });
-    let installed = installed.map_err(|e| refusal(checkpoint.path, &e))?;
+    let installed = installed.map_err(|e| refusal("target", checkpoint.path, &e))?;
     Ok(if installed == "vllm" { VLLM } else { TENSORRT_LLM })
 }
 

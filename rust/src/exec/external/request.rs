@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// How an engine gets constraints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Guide {
+pub(super) enum GrammarFormat {
     /// As the request has them: our own grammar runs inside the engine.
     Spec,
     /// As Lark, for llguidance.
@@ -18,8 +18,8 @@ pub(super) enum Guide {
 
 /// How all requests of an engine are made.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Manner {
-    pub(super) guide: Guide,
+pub(super) struct RequestOptions {
+    pub(super) format: GrammarFormat,
     /// Each request has a seed, also those that name none.
     pub(super) seeded: bool,
     /// KV is shared between API keys.
@@ -68,14 +68,19 @@ impl EngineRequest {
     ///
     /// # Errors
     /// `Grammar` where the constraint cannot be given to the engine.
-    pub(super) fn new(id: u64, job: &Job, prompt: Vec<Token>, manner: Manner) -> Result<EngineRequest> {
+    pub(super) fn new(
+        id: u64,
+        job: &Job,
+        prompt: Vec<Token>,
+        options: RequestOptions,
+    ) -> Result<EngineRequest> {
         let spec = job.sampler.request().spec();
         let s = &spec.sampling;
         // The likeliest token is the one of one.
         let greedy = s.temperature == 0.0 || s.top_p == 0.0 || s.top_k == 1;
         let (own, ends) = (job.sampler.eog(), job.sampler.ends().iter());
-        let drawn = s.seed.is_some() || manner.seeded;
-        let salt = (if manner.shared { 0 } else { spec.client }, spec.cache_salt);
+        let drawn = s.seed.is_some() || options.seeded;
+        let salt = (if options.shared { 0 } else { spec.client }, spec.cache_salt);
         Ok(EngineRequest {
             id,
             prompt,
@@ -98,11 +103,15 @@ impl EngineRequest {
             prompt_logprobs: spec.prompt_logprobs,
             cache_salt: (salt != (0, 0)).then(|| format!("{:x}-{:x}", salt.0, salt.1)),
             priority: spec.priority,
-            grammar: match manner.guide {
-                Guide::Spec => spec.grammar.as_ref().map(serde_json::to_string).transpose().map_err(|e| {
-                    Error::Executor(format!("a constraint cannot be written as JSON: {e}. This is a bug."))
-                })?,
-                Guide::Lark => job.grammar.as_ref().map(lark).transpose()?,
+            grammar: match options.format {
+                GrammarFormat::Spec => {
+                    spec.grammar.as_ref().map(serde_json::to_string).transpose().map_err(|e| {
+                        Error::Executor(format!(
+                            "a constraint cannot be written as JSON: {e}. This is a bug."
+                        ))
+                    })?
+                }
+                GrammarFormat::Lark => job.grammar.as_ref().map(lark).transpose()?,
             },
         })
     }

@@ -1,17 +1,18 @@
 //! An engine that schedules by itself, as the scheduler sees it.
 
-use super::interface::{Answer, Engine, Told};
-use super::request::{EngineRequest, Manner};
+use super::interface::{Answer, Engine, Report};
+use super::request::{EngineRequest, RequestOptions};
 use crate::error::Error;
 use crate::exec::cost::Work;
 use crate::exec::{Caps, Done, ExecError, Job, Kv, Outcome, Round, Target};
+use crate::grammar::{Cursor, Grammar};
 use crate::types::{Slot, Token, TokenLogprob};
 use std::collections::HashMap;
 use std::time::Instant;
 
 /// A request of the engine, which serves one sequence.
 #[derive(Default)]
-struct Flight {
+struct InFlight {
     id: u64,
     /// Tokens of the sequence that have a round behind them.
     computed: u32,
@@ -33,7 +34,7 @@ struct Flight {
 struct Place {
     /// Prompt tokens of earlier jobs, which wait for those behind them.
     prompt: Vec<Token>,
-    flight: Option<Flight>,
+    flight: Option<InFlight>,
 }
 
 /// Turns jobs into requests, and what comes back into rounds.
@@ -41,7 +42,7 @@ pub(super) struct ExternalTarget<E> {
     engine: E,
     /// The engine's name, for messages.
     name: &'static str,
-    manner: Manner,
+    options: RequestOptions,
     caps: Caps,
     places: Vec<Place>,
     /// The slots of requests that have not ended.
@@ -52,12 +53,12 @@ pub(super) struct ExternalTarget<E> {
 }
 
 impl<E: Engine> ExternalTarget<E> {
-    pub(super) fn new(engine: E, name: &'static str, manner: Manner, caps: Caps) -> Self {
+    pub(super) fn new(engine: E, name: &'static str, options: RequestOptions, caps: Caps) -> Self {
         let places = (0..caps.slots).map(|_| Place::default()).collect();
-        ExternalTarget { engine, name, manner, caps, places, slots: HashMap::new(), next: 0, broken: false }
+        ExternalTarget { engine, name, options, caps, places, slots: HashMap::new(), next: 0, broken: false }
     }
 
-    /// Hands a sequence's request in with the first job that wants a token.
+    /// Submits a sequence's request with its first job that needs a new token.
     fn begin(&mut self, job: &Job) -> Result<(), ExecError> {
         let place = &mut self.places[job.slot.index()];
         let known = place.flight.as_ref().map_or(place.prompt.len() as u32, |flight| flight.computed);
@@ -81,20 +82,31 @@ impl<E: Engine> ExternalTarget<E> {
         self.next += 1;
         let place = &mut self.places[job.slot.index()];
         let prompt = std::mem::take(&mut place.prompt);
-        let request = EngineRequest::new(self.next, job, prompt, self.manner);
+        let request = EngineRequest::new(self.next, job, prompt, self.options);
         let failed = request.and_then(|request| self.engine.submit(request)).err();
         if failed.is_none() {
             self.slots.insert(self.next, job.slot);
         }
-        place.flight = Some(Flight { id: self.next, computed: job.start, failed, ..Flight::default() });
+        place.flight = Some(InFlight { id: self.next, computed: job.start, failed, ..InFlight::default() });
+    }
+
+    /// Takes all that the engine has reported and nobody has read.
+    ///
+    /// # Errors
+    /// Where the engine has ended.
+    fn take_ready(&mut self) -> Result<(), ExecError> {
+        while let Some(report) = self.engine.ready() {
+            self.take(report)?;
+        }
+        Ok(())
     }
 
     /// # Errors
     /// Where the engine has ended.
-    fn hear(&mut self, told: Told) -> Result<(), ExecError> {
-        let answer = match told {
-            Told::Answer(answer) => answer,
-            Told::Broken(why) => {
+    fn take(&mut self, report: Report) -> Result<(), ExecError> {
+        let answer = match report {
+            Report::Answer(answer) => answer,
+            Report::Broken(why) => {
                 self.broken = true;
                 return Err(ExecError(format!("{}: {why}", self.name)));
             }
@@ -116,18 +128,15 @@ impl<E: Engine> ExternalTarget<E> {
             return Ok(Box::new(Round::new(job)));
         };
         // A constraint may end before the engine has ended the output, with which the count of its drafts comes.
-        flight.held = self.manner.counted && flight.goes_on() && flight.completes(&mut job)?;
-        if flight.held {
-            return Ok(Box::new(Round { computed: job.start, ..Round::new(job) }));
+        flight.held = self.options.counted && flight.goes_on() && flight.completes(&mut job)?;
+        if flight.waits() {
+            return Ok(Box::new(Round::waiting(job)));
         }
-        // What came before a failure is told first.
-        if flight.tokens.is_empty() {
-            if let Some(error) = flight.failed.take() {
-                return Err(error);
-            }
-            if flight.finish.is_none() {
-                return Ok(Box::new(Round { computed: job.start, ..Round::new(job) }));
-            }
+        // Tokens that came before a failure go first.
+        if flight.tokens.is_empty()
+            && let Some(error) = flight.failed.take()
+        {
+            return Err(error);
         }
         let ended = flight.end(&mut job, self.name)?;
         let tokens = std::mem::take(&mut flight.tokens);
@@ -153,29 +162,27 @@ impl<E: Engine> ExternalTarget<E> {
     }
 }
 
-impl Flight {
+impl InFlight {
     fn goes_on(&self) -> bool {
         self.finish.is_none() && self.failed.is_none()
     }
 
-    /// Whether nothing may follow what has come.
+    /// Whether the sequence has to wait for the engine's next answer.
+    fn waits(&self) -> bool {
+        self.goes_on() && (self.tokens.is_empty() || self.held)
+    }
+
+    /// Whether nothing may follow the new tokens.
     fn completes(&self, job: &mut Job) -> Result<bool, Error> {
-        let Some(grammar) = &mut job.grammar else { return Ok(false) };
-        let mut cursor = grammar.cursor();
-        for token in &self.tokens {
-            if !cursor.push(*token)? {
-                return Ok(false);
-            }
-        }
-        Ok(!self.tokens.is_empty() && cursor.is_ended())
+        let Some(grammar) = job.grammar.as_mut().filter(|_| !self.tokens.is_empty()) else {
+            return Ok(false);
+        };
+        Ok(behind(grammar, &self.tokens)?.is_ended())
     }
 
     fn take(&mut self, answer: Answer, name: &str) {
-        self.logprobs.extend(answer.tokens.iter().zip(answer.logprobs).filter_map(logprob));
-        self.scores.extend(answer.prompt_logprobs.into_iter().filter_map(|all| {
-            let token = all.first()?.0;
-            logprob((&token, all))
-        }));
+        self.logprobs.extend(answer.logprobs.into_iter().filter_map(logprob));
+        self.scores.extend(answer.prompt_logprobs.into_iter().filter_map(logprob));
         self.tokens.extend(answer.tokens);
         self.cached = answer.cached.or(self.cached);
         self.finish = answer.finish;
@@ -203,13 +210,7 @@ impl Flight {
         self.tokens.truncate(at.unwrap_or(self.tokens.len()));
         let rules = job.sampler.rules();
         if let Some(grammar) = &mut job.grammar {
-            let mut cursor = grammar.cursor();
-            for token in &self.tokens {
-                if cursor.is_ended() {
-                    break;
-                }
-                cursor.push(*token)?;
-            }
+            let mut cursor = behind(grammar, &self.tokens)?;
             if cursor.is_ended() {
                 return Ok(true);
             }
@@ -227,10 +228,22 @@ impl Flight {
     }
 }
 
-/// Of a token, with its alternatives: the token itself comes first.
-fn logprob((token, all): (&Token, Vec<(Token, f32)>)) -> Option<TokenLogprob> {
-    let (first, top) = all.split_first()?;
-    Some(TokenLogprob { token: *token, logprob: first.1, top: top.to_vec(), allowed: None })
+/// The grammar behind these tokens, or where it ends within them.
+fn behind<'a>(grammar: &'a mut Grammar, tokens: &[Token]) -> Result<Cursor<'a>, Error> {
+    let mut cursor = grammar.cursor();
+    for token in tokens {
+        if cursor.is_ended() {
+            break;
+        }
+        cursor.push(*token)?;
+    }
+    Ok(cursor)
+}
+
+/// A token with its log-probability, followed by the likeliest ones.
+fn logprob(all: Vec<(Token, f32)>) -> Option<TokenLogprob> {
+    let ((token, logprob), top) = all.split_first()?;
+    Some(TokenLogprob { token: *token, logprob: *logprob, top: top.to_vec(), allowed: None })
 }
 
 impl<E: Engine> Target for ExternalTarget<E> {
@@ -249,20 +262,13 @@ impl<E: Engine> Target for ExternalTarget<E> {
     fn run(&mut self, jobs: Vec<Job>) -> Result<Done, ExecError> {
         let began = Instant::now();
         jobs.iter().try_for_each(|job| self.begin(job))?;
-        while let Some(told) = self.engine.ready() {
-            self.hear(told)?;
-        }
-        let waits = |place: &Place| {
-            let nothing = |f: &Flight| f.goes_on() && (f.tokens.is_empty() || f.held);
-            place.flight.as_ref().is_some_and(nothing)
-        };
+        self.take_ready()?;
         // A prompt's earlier part is done at once.
-        if jobs.iter().all(|job| waits(&self.places[job.slot.index()])) && !jobs.is_empty() {
-            let told = self.engine.next()?;
-            self.hear(told)?;
-            while let Some(told) = self.engine.ready() {
-                self.hear(told)?;
-            }
+        let waits = |job: &Job| self.places[job.slot.index()].flight.as_ref().is_some_and(InFlight::waits);
+        if jobs.iter().all(waits) && !jobs.is_empty() {
+            let report = self.engine.next()?;
+            self.take(report)?;
+            self.take_ready()?;
         }
         let work = Work::of_jobs(jobs.iter().map(|job| (job, 0)), &[jobs.len() as u32]);
         let outcomes = jobs.into_iter().map(|job| (job.slot, self.outcome(job))).collect();

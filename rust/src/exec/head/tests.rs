@@ -142,7 +142,7 @@ impl World {
         let asks = asked.iter().zip(&mut drafts).map(|((slot, _), draft)| Ask {
             slot: Slot(*slot as u32),
             age: *slot as u64,
-            circle: (0, 0, 0),
+            group: (0, 0, 0),
             known: &self.texts[*slot],
             draft,
             prompt: 1,

@@ -7,6 +7,7 @@ use super::orders::{Abilities, Order};
 use super::walk::Walk;
 use crate::error::{Error, Result};
 use crate::exec::ExecError;
+use crate::exec::exception::{refusal, text};
 use crate::types::Token;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use pyo3::prelude::*;
@@ -269,16 +270,6 @@ pub(super) fn abilities(folder: &Path) -> Result<Abilities> {
 pub(super) fn rank(folder: &Path) -> Result<u32> {
     Python::attach(|py| py.import(EXECUTOR)?.call_method0("rank")?.extract())
         .map_err(|e: PyErr| refusal("target", folder, &e))
-}
-
-fn refusal(what: &str, folder: &Path, error: &PyErr) -> Error {
-    Error::invalid(what, format!("{}: {}", folder.display(), text(error)))
-}
-
-/// An exception as one line.
-fn text(error: &PyErr) -> String {
-    let whole = Python::attach(|py| error.value(py).str().map(|text| text.to_string()));
-    whole.unwrap_or_else(|_| error.to_string()).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 type Raw = (Option<u64>, Option<String>, Vec<Token>, bool, String, Vec<f32>, Option<Py<PyAny>>, Option<u32>);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::Result;
 use crate::exec::Draft;
-use crate::exec::external::request::Guide;
+use crate::exec::external::request::GrammarFormat;
 use crate::grammar::{Compiler, Grammar, GrammarSpec};
 use crate::request::{Limits, Request};
 use crate::sampler::Sampler;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Says what the test has prepared.
 #[derive(Default)]
 struct Fake {
-    says: VecDeque<Told>,
+    says: VecDeque<Report>,
     submitted: Vec<EngineRequest>,
     cancelled: Vec<u64>,
 }
@@ -32,18 +32,19 @@ impl Engine for Fake {
         self.cancelled.push(id);
     }
 
-    fn next(&mut self) -> Result<Told, ExecError> {
+    fn next(&mut self) -> Result<Report, ExecError> {
         self.says.pop_front().ok_or_else(|| ExecError("waits for ever".into()))
     }
 
-    fn ready(&mut self) -> Option<Told> {
+    fn ready(&mut self) -> Option<Report> {
         None
     }
 }
 
 fn target() -> ExternalTarget<Fake> {
-    let manner = Manner { guide: Guide::Spec, seeded: false, shared: false, counted: false };
-    ExternalTarget::new(Fake::default(), "fake", manner, Caps::of_rows(Vocab::toy().unwrap().len(), 2, 64))
+    let options =
+        RequestOptions { format: GrammarFormat::Spec, seeded: false, shared: false, counted: false };
+    ExternalTarget::new(Fake::default(), "fake", options, Caps::of_rows(Vocab::toy().unwrap().len(), 2, 64))
 }
 
 fn job(slot: u32, start: u32, tokens: &[Token], grammar: Option<Grammar>) -> Job {
@@ -69,9 +70,9 @@ fn grammar(regex: &str) -> Grammar {
     compiler.compile(&GrammarSpec::Regex(regex.into()), 0).wait().unwrap().begin()
 }
 
-fn says(id: u64, tokens: &[Token], finish: Option<&str>) -> Told {
+fn says(id: u64, tokens: &[Token], finish: Option<&str>) -> Report {
     let logprobs = tokens.iter().map(|token| vec![(*token, -1.0), (9, -0.5)]).collect();
-    Told::Answer(Answer {
+    Report::Answer(Answer {
         id,
         tokens: tokens.to_vec(),
         logprobs,
@@ -127,9 +128,9 @@ fn a_request_fails_alone() {
     let mut target = target();
     let Err(Error::Executor(why)) = step(&mut target, job(0, 0, &[66], None)) else { panic!() };
     assert_eq!(why, "no B");
-    let Told::Answer(mut answer) = says(2, &[10], None) else { panic!() };
+    let Report::Answer(mut answer) = says(2, &[10], None) else { panic!() };
     answer.error = Some("went wrong".into());
-    target.engine.says.push_back(Told::Answer(answer));
+    target.engine.says.push_back(Report::Answer(answer));
     assert_eq!(step(&mut target, job(1, 0, &[1], None)).unwrap().tokens, [10]);
     let Err(Error::Executor(why)) = step(&mut target, job(1, 1, &[10], None)) else { panic!() };
     assert_eq!(why, "fake: went wrong");
@@ -154,13 +155,13 @@ fn an_output_that_ends_too_early_is_an_error() {
 #[test]
 fn drafts_are_counted_although_the_constraint_has_ended() {
     let mut target = target();
-    target.manner.counted = true;
+    target.options.counted = true;
     target.engine.says.push_back(says(1, &[97, 98], None));
     let round = step(&mut target, job(0, 0, &[1], Some(grammar("ab")))).unwrap();
     assert_eq!((round.tokens, round.computed), (vec![], 0));
-    let Told::Answer(mut last) = says(1, &[65], Some("stop")) else { panic!() };
+    let Report::Answer(mut last) = says(1, &[65], Some("stop")) else { panic!() };
     last.drafted = (6, 2);
-    target.engine.says.push_back(Told::Answer(last));
+    target.engine.says.push_back(Report::Answer(last));
     let round = step(&mut target, job(0, 0, &[1], Some(grammar("ab")))).unwrap();
     assert_eq!((round.tokens, round.ended, round.speculated), (vec![97, 98], true, (6, 2)));
 }
@@ -168,7 +169,7 @@ fn drafts_are_counted_although_the_constraint_has_ended() {
 #[test]
 fn a_broken_engine_is_given_up() {
     let mut target = target();
-    target.engine.says.push_back(Told::Broken("died".into()));
+    target.engine.says.push_back(Report::Broken("died".into()));
     let error = target.run(vec![job(0, 0, &[1], None)]).unwrap_err();
     assert_eq!(error.0, "fake: died");
     assert!(target.reset().is_err());
@@ -176,26 +177,27 @@ fn a_broken_engine_is_given_up() {
 
 #[test]
 fn what_is_asked_is_the_requests() {
-    let asked = |fields: &str, manner: Manner| {
+    let asked = |fields: &str, options: RequestOptions| {
         let mut job = job(0, 0, &[1], None);
         let vocab = Vocab::toy().unwrap();
         let spec = serde_json::from_str(&format!(r#"{{"prompt":[1]{fields}}}"#)).unwrap();
         let request = Request::new(spec, &Limits::small(vocab.len())).unwrap();
         job.sampler = Sampler::new(Arc::new(request), 0, 7, vocab);
-        EngineRequest::new(1, &job, vec![1], manner).unwrap()
+        EngineRequest::new(1, &job, vec![1], options).unwrap()
     };
-    let manner = Manner { guide: Guide::Spec, seeded: false, shared: false, counted: false };
-    let plain = asked("", manner);
+    let options =
+        RequestOptions { format: GrammarFormat::Spec, seeded: false, shared: false, counted: false };
+    let plain = asked("", options);
     assert_eq!((plain.temperature, plain.seed, plain.cache_salt, plain.grammar), (1.0, None, None, None));
-    assert!(asked(r#","sampling":{"seed":3}"#, manner).seed.is_some());
-    assert!(asked("", Manner { seeded: true, ..manner }).seed.is_some());
-    let greedy = asked(r#","sampling":{"seed":3,"top_k":1}"#, manner);
+    assert!(asked(r#","sampling":{"seed":3}"#, options).seed.is_some());
+    assert!(asked("", RequestOptions { seeded: true, ..options }).seed.is_some());
+    let greedy = asked(r#","sampling":{"seed":3,"top_k":1}"#, options);
     assert_eq!((greedy.temperature, greedy.seed, greedy.top_k), (0.0, None, 0));
-    let own = asked(r#","ignore_eos":true,"stop_token_ids":[65]"#, manner);
+    let own = asked(r#","ignore_eos":true,"stop_token_ids":[65]"#, options);
     assert_eq!((own.stop_token_ids.last(), own.avoided_token_ids.contains(&65)), (Some(&65), false));
     assert_eq!(own.stop_token_ids[..own.avoided_token_ids.len()], own.avoided_token_ids);
-    let salted = |manner| asked(r#","client":3,"cache_salt":5"#, manner).cache_salt;
-    assert_ne!(salted(manner), salted(Manner { shared: true, ..manner }));
-    let constrained = asked(r#","grammar":{"regex":"a+"}"#, manner).grammar.unwrap();
+    let salted = |options| asked(r#","client":3,"cache_salt":5"#, options).cache_salt;
+    assert_ne!(salted(options), salted(RequestOptions { shared: true, ..options }));
+    let constrained = asked(r#","grammar":{"regex":"a+"}"#, options).grammar.unwrap();
     assert_eq!(constrained, r#"{"regex":"a+"}"#);
 }

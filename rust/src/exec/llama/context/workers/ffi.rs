@@ -10,7 +10,7 @@ const POLL: u32 = 1;
 /// Most threads of a pool (`GGML_MAX_N_THREADS`).
 const MAX_THREADS: u32 = 512;
 
-/// Threads that compute passes. Contexts of one owner that compute in turns share them.
+/// Threads that compute passes. Contexts that never compute at the same time share them.
 pub enum Workers {
     /// Our own, which share what there are kernels of ours for.
     Team(Team),
